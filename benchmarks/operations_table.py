@@ -17,13 +17,16 @@ from keras_transformer.export.operations.table import OPERATIONS
 
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "operations.md"
 KEPT = "kept"
+TITLES = {TFLITE: "TFLite", ONNX: "ONNX"}
 HEAD = """# What becomes of each operation
 
 A file differs from Keras only through the operations in it. This table is printed from `export/operations/`, where each
 operation of TensorFlow has an entry: *kept* is what the converter of the format takes as it is; a name is the function that
 takes its place, of operations that the format has; *refused* has a reason and a remedy. Each row is tested alone, in the
 runtime of each format, with dynamic and with fixed shapes. Operations that are not listed are left to the converters; those
-that a converter does not take end in an `UnsupportedOpError` that names the operation and its layer.
+that a converter does not take end in an `UnsupportedOpError` that names the operation and its layer. *Differs* names
+operands of which a runtime computes another result, as [measured](conformance.md); the report of an export says so where
+they reach the operation and the model tells them from numbers.
 
 With a function of your own a format takes an operation that it does not have:
 
@@ -64,10 +67,15 @@ def cell(lowerings):
 
 def page():
     """The text of docs/operations.md."""
-    lines = ["| operation | TFLite | ONNX | rounds |", "|---|---|---|---|"]
+    lines = ["| operation | TFLite | ONNX | rounds | differs |", "|---|---|---|---|---|"]
     for name, each in sorted(OPERATIONS.items()):
         cells = [cell(each.lowerings_in(format)) for format in (TFLITE, ONNX)]
-        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {'yes' if each.rounds else ''} |")
+        differs = ", ".join(
+            f"{region.name} in {TITLES[format]}{condition(region)}"
+            for format, regions in each.differs.items()
+            for region in regions
+        )
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {'yes' if each.rounds else ''} | {differs} |")
     return HEAD + "\n".join(lines) + "\n"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export import ExportError, ExportOptions, export, load
-from keras_transformer.export.errors import InvalidModelError, ParityError, WeightError
+from keras_transformer.export.errors import ParityError, WeightError
 
 from .graph import Program
 from .regions import FLOATS, ORDINARY, trials
@@ -28,7 +28,7 @@ _UNITS, _FACTOR, _ABSOLUTE = 8, 16, 2.0**-23
 # size. And what is zero in a runtime that has no denormal numbers.
 _OF_LARGEST, _LEAST = 4, 2.0**-124
 _BOUNDED = re.compile(
-    r"sigmoid|tanh|softmax|gelu|silu|swish|erf|LSTM|GRU|RNN|ttention|soft|mish|sin|cos|Encoder|Gated|case"
+    r"sigmoid|tanh|softmax|gelu|silu|swish|erf|LSTM|GRU|RNN|ttention|soft|mish|log|entropy|sin|cos|Encoder|Gated|case"
 )
 # What sums, so that a result near zero is as inexact as its summands.
 _SUMS = re.compile(
@@ -90,12 +90,18 @@ class Reference:
             try:
                 found = model(arrays)
             except Exception as error:  # A file that was accepted must run.
+                if self._has_empty(arrays):
+                    continue
                 return Outcome(WRONG, f"it does not run: {one_line(error)}", region, next(iter(expected)), arrays)
             for name, array in expected.items():
                 text = self._compared(number, name, np.asarray(found[name]), array)
                 if text:
                     return Outcome(WRONG, text, region, name, arrays)
         return None
+
+    def _has_empty(self, arrays):
+        """Whether a tensor has no elements, such as a convolution of less than its kernel: runtimes refuse those."""
+        return any(0 in tensor.shape for tensor in self._program.tensors(arrays).values())
 
     def _compared(self, number, name, found, expected):
         """How an output differs by more than rounding, or ""."""
@@ -154,6 +160,8 @@ def _noise(random):
             absolute += _OF_LARGEST * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
         factor = 1 + _UNITS * _ULP * random.uniform(-1, 1, array.shape)
         moved = array * factor + absolute * random.uniform(-1, 1, array.shape)
+        if text:  # The sign of a zero that is computed is as good as the other one.
+            moved = np.where(array == 0, moved * random.choice([-1, 1], array.shape), moved)
         result = tf.constant(moved.astype(array.dtype))
         if getattr(tensor, "_keras_mask", None) is not None:
             result._keras_mask = tensor._keras_mask
@@ -209,8 +217,6 @@ def _alone(program, format, reference):
             export(program.model, f"{folder}/bundle", [format], progress=False)
         except (ParityError, WeightError) as error:
             return _judged(program, format, reference, one_line(error))
-        except InvalidModelError as error:
-            return Outcome(REFUSED, one_line(error))
         except ExportError as error:
             return Outcome(REFUSED, one_line(error))
         except Exception as error:  # No error that the package raises on purpose.

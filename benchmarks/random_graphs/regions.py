@@ -11,7 +11,8 @@ _MOST = np.finfo("float32").max
 FLOATS = {
     "normal": lambda random, shape: random.normal(size=shape),
     "constant": lambda random, shape: np.full(shape, random.normal()),
-    "zero": lambda random, shape: random.choice([0.0, -0.0], shape),
+    "zero": lambda random, shape: np.zeros(shape),
+    "signed zero": lambda random, shape: random.choice([0.0, -0.0, 1.0], shape),
     "whole": lambda random, shape: random.integers(-6, 7, shape) / random.choice([1, 2]),
     "thirty": lambda random, shape: 30 * random.normal(size=shape),
     "pixels": lambda random, shape: random.integers(0, 256, shape),

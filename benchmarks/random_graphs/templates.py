@@ -54,7 +54,7 @@ n* ~       | ops.<cmp>({0}, {1})
 a* =       | {0} == {1}
 b* ~       | ops.logical_and({0}, {1})
 b*         | ~{0}
-f*         | {0} * <c> + <c>
+f*         | {0} * <m> + <c>
 f*         | ops.clip({0}, -1.5, <c>)
 i*         | ops.clip({0}, -3, <m>)
 n*         | {0} // <m>
@@ -71,7 +71,11 @@ f* ~       | ops.where({0} != 0, {1} / {0}, 0.0)
 f* ~       | ops.arctan2({0}, {1})
 b* f* ~    | ops.where({0}, {1}, {2})
 i* =       | ops.where({0} > {1}, {0}, {1})
-a*         | ops.cast({0}, <to>)
+i*         | ops.cast({0}, <to>)
+b*         | ops.cast({0}, <to>)
+f*         | ops.cast(ops.clip({0}, 0, 255), "uint8")
+f*         | ops.cast(ops.clip({0}, 0, 100), <to>)
+f*         | ops.cast(ops.clip({0}, -128, 127), "int8")
 a*         | ops.cast({0}, "float32")
 f*         | ops.cast({0}, "int32")
 l*         | {0} + 3
@@ -111,8 +115,9 @@ a3         | ops.transpose({0}, (0, 2, 1))
 a3         | ops.transpose({0}, (1, 0, 2))
 a4         | ops.transpose({0}, (0, 3, 1, 2))
 a3         | ops.reshape({0}, (-1, ops.shape({0})[-1]))
-a3         | ops.reshape({0}, (ops.shape({0})[0], -1))
-a4         | ops.reshape({0}, (ops.shape({0})[0], -1, ops.shape({0})[-1]))
+f3         | layers.Reshape((-1,))({0})
+f4         | layers.Reshape((-1, 3))({0})
+a*         | ops.reshape({0}, (-1, 2))
 a* =       | ops.concatenate([{0}, {1}], axis=<one>)
 a* =       | ops.stack([{0}, {1}], axis=<one>)
 a*         | ops.split({0}, 2, axis=<one>)[1]
@@ -235,9 +240,20 @@ WEIGHTS = {
     **{"numbers": 5, "reductions": 3, "shapes": 4, "products": 1, "control": 2, "layers": 2, "sequences": 3},
     **{"images": 2, "functions": 6, "classes": 1},
 }
-# Functions and classes that no graph has: they compute in eager Keras alone, draw random numbers, or take seconds.
+# Functions and classes that no graph has: they compute in eager Keras alone, multiply by zero, draw random numbers, or take
+# seconds. A float out of the range of a narrow integer is cast to other values by each loop of TensorFlow itself.
 _WITHOUT = {
-    *("convert_to_numpy", "empty", "empty_like", "image.elastic_transform", "ctc_decode", "ctc_loss", "eig"),
+    *(
+        "convert_to_numpy",
+        "empty",
+        "empty_like",
+        "zeros",
+        "ones",
+        "image.elastic_transform",
+        "ctc_decode",
+        "ctc_loss",
+        "eig",
+    ),
     *("JaxLayer", "TFSMLayer", "StringLookup", "TextVectorization", "Hashing", "HashedCrossing", "AugMix"),
 }
 _LETTERS = {"float32": "f", "int32": "i", "int64": "l", "uint8": "u", "bool": "b"}

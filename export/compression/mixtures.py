@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_transformer.export.verification.quantized.evaluation import Evaluation
 from keras_transformer.quantization.choose_schemes import Choice, measured
-from keras_transformer.quantization.observation.outputs import outputs_of
+from keras_transformer.quantization.observation.recording import outputs_of
 
 if TYPE_CHECKING:
     import keras

@@ -41,6 +41,7 @@ class ArtifactRecord:
         float_files: what became of the float files that were not run, or None.
         behavior: dict of what quantization changed in the predictions, or None.
         evaluation: dict of what quantization changed in the score of the task, or None.
+        known_differences: what the files compute otherwise than Keras for unusual numbers, a text each.
 
     Example:
 
@@ -61,6 +62,7 @@ class ArtifactRecord:
     float_files: str | None = None
     behavior: dict[str, float] | None = None
     evaluation: JsonObject | None = None
+    known_differences: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[str]:
@@ -92,6 +94,7 @@ class ArtifactRecord:
             ("float_files", self.float_files),
             ("behavior", self.behavior),
             ("evaluation", self.evaluation),
+            ("known_differences", list(self.known_differences) or None),
         ]
         return {name: value for name, value in fields if value is not None}
 
@@ -137,6 +140,7 @@ class ArtifactRecord:
             float_files=_text(fields.get("float_files")),
             behavior=json_object(fields.get("behavior")),
             evaluation=json_object(fields.get("evaluation")),
+            known_differences=_texts(fields.get("known_differences"), where),
             signatures=_paths(signatures, where),
         )
 
@@ -181,6 +185,13 @@ def _paths(signatures: Mapping[str, object], where: str) -> dict[str, str]:
 
 def _is_tolerance(value: object, is_given: bool) -> TypeGuard[float | None]:
     return is_number(value) and 0 < value < math.inf if is_given else value is None
+
+
+def _texts(value: object, where: str) -> tuple[str, ...]:
+    texts = value if is_list(value) else ()
+    if value is not None and not (is_list(value) and all(isinstance(each, str) for each in texts)):
+        raise IncompleteError(f"{where}: known_differences")
+    return tuple(map(str, texts))
 
 
 def _text(value: object) -> str | None:

@@ -28,6 +28,7 @@ class Artifact:
             classifier; or None.
         preprocessing: dict of the name of each input that preprocessing reads to where it is computed, "in the file" or "in
             front of the file"; or None.
+        known_differences: what the files compute otherwise than Keras for unusual numbers, a text each.
     """
 
     format: str
@@ -40,6 +41,7 @@ class Artifact:
     evaluation: JsonObject | None = None
     behavior: dict[str, float] | None = None
     preprocessing: dict[str, str] | None = None
+    known_differences: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -105,7 +107,7 @@ class Report:
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
         note = "largest difference from Keras, as a share of the scale and of what is allowed"
         table = Table(rows[0], rows[1:], texts=("format",))
-        parts: list[Part] = [self.directory, table, note, *self.domain, *self._preprocessing()]
+        parts: list[Part] = [self.directory, table, note, *self.domain, *self._preprocessing(), *self._differences()]
         return parts if self.target is None else [*parts, str(self.target)]
 
     def _preprocessing(self) -> list[str]:
@@ -118,6 +120,10 @@ class Report:
             ]
             lines += [f"preprocessing, {each.format}: {'; '.join(parts)}"] if parts else []
         return lines
+
+    def _differences(self) -> list[str]:
+        """A line for each difference from Keras that is known beforehand."""
+        return [f"{each.format} {text}" for each in self.artifacts.values() for text in each.known_differences]
 
     def verdict(self) -> Verdict:
         """Returns the last line of a command: in which runtimes the files were compared with Keras."""

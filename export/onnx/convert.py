@@ -223,8 +223,9 @@ def _name_axes(graph: ir.Graph, signature: Signature) -> None:
     specs = {spec.name: spec for spec in signature.inputs} | {labels[spec.name]: spec for spec in signature.outputs}
     for value in (*graph.inputs, *graph.outputs):
         spec = specs.get(name_of(value))
-        if spec is not None and value.shape is not None:  # Others are weights.
-            value.shape = ir.Shape([axis or size for axis, size in zip(spec.axes, value.shape, strict=True)])
+        if spec is not None:  # Others are weights.
+            sizes = spec.shape if value.shape is None else value.shape
+            value.shape = ir.Shape([axis or size for axis, size in zip(spec.axes, sizes, strict=True)])
 
 
 def describe(model: ir.Model, metadata: Mapping[str, Any]) -> None:

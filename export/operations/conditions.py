@@ -22,6 +22,11 @@ def is_integer(node: Node) -> bool:
     return node.dtype().is_integer
 
 
+def is_boolean(node: Node) -> bool:
+    """Whether the first input is boolean."""
+    return node.dtype() == tf.bool
+
+
 def is_float64(node: Node) -> bool:
     """Whether the first input is float64."""
     return node.dtype() == tf.float64

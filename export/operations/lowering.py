@@ -16,6 +16,7 @@ from keras_transformer.export.graph.repeated_layers import MARK as REPEATED
 from keras_transformer.export.graph.repeated_layers import WEIGHT
 from keras_transformer.export.operations.branches import with_two_branches
 from keras_transformer.export.operations.carried_lists import with_carried_elements
+from keras_transformer.export.operations.counted_loops import with_counters
 from keras_transformer.export.operations.insertion import (
     INSERTED,
     Call,
@@ -57,7 +58,7 @@ def lowered(
     """
     given = graph.outlined if is_outlined else graph.graph_def
     found = with_two_branches(given)
-    found = with_carried_elements(found) if format == ONNX else found
+    found = with_carried_elements(with_counters(found)) if format == ONNX else found
     # What takes the place of one operation may let another one be replaced, such as the part of a complex number.
     lowerings = lowerings_in(format)
     for number in range(_MOST_PASSES):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Attributes: TypeAlias = Mapping[str, Any]
 # The last two are converted from the traced graph; a SavedModel contains it as it is.
 SAVED_MODEL, TFLITE, ONNX = "saved_model", "tflite", "onnx"
+NAN = "NaN"
 
 
 def _always(node: Node) -> bool:
@@ -74,6 +75,19 @@ class Refused:
     when: Callable[[Node], bool] = _always
 
 
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """Operands of which a runtime computes another result than TensorFlow.
+
+    Args:
+        name: what they are: `NAN`.
+        when: in which nodes; in all by default.
+    """
+
+    name: str
+    when: Callable[[Node], bool] = _always
+
+
 # What is not said is kept: the converter of the format has the operation.
 Lowering = Decomposed | Native | Refused
 
@@ -104,6 +118,8 @@ class Operation:
             operands and its result; None where there is no sum.
         reads_weight: position of the operand that may be a weight with which the converter of TFLite has nothing to compute.
         moves_weight: bool. Whether the operation reorders its first operand only, so that a weight stays one.
+        differs: dict of format to the `Region`s that a report names where a model reaches them;
+            `benchmarks/operator_conformance.py` measures them.
     """
 
     name: str
@@ -117,6 +133,7 @@ class Operation:
     sum_length: Callable[[Attributes, Sequence[Tensor], Tensor], float] | None = None
     reads_weight: int | None = None
     moves_weight: bool = False
+    differs: Mapping[str, Sequence[Region]] = dataclasses.field(default_factory=dict[str, Sequence[Region]])
 
     def preceded_by(self, lowerings: Mapping[str, Lowering | Sequence[Lowering]]) -> Operation:
         """The same operation with further lowerings by format, which come before its own."""

@@ -24,6 +24,7 @@ from keras_transformer.export.reporting.html_page import (
 )
 from keras_transformer.export.reporting.html_sections import (
     domain_table,
+    known_differences_table,
     preprocessing_table,
     signature_tables,
     size_plot,
@@ -74,6 +75,7 @@ def render(manifest: Manifest, ops: Mapping[str, Mapping[str, int]], title: str,
         section("Load it", _code(load_code(manifest, title, weights))),
         _parity(artifacts),
         section("What was compared", domain_table(manifest)),
+        section("Known differences", known_differences_table(manifest)),
         _scores(artifacts),
         _latencies(artifacts),
         section("Accelerator", _target(manifest)),

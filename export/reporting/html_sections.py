@@ -55,6 +55,17 @@ def preprocessing_table(manifest: Manifest) -> str:
     return f"<h3>In front of the files</h3>{table(('', 'reads', 'step', 'makes', 'dtype'), rows)}"
 
 
+def known_differences_table(manifest: Manifest) -> str:
+    """Returns a table of what the files of each format compute otherwise than Keras, or "" where nothing is known.
+
+    Args:
+        manifest: a bundle's manifest.
+    """
+    artifacts = manifest.artifacts.items()
+    rows = [[format_label(format), html.escape(text)] for format, each in artifacts for text in each.known_differences]
+    return table(("", ""), rows) if rows else ""
+
+
 def domain_table(manifest: Manifest) -> str:
     """Returns a table of the values and sizes on which float files were compared with the model, or "" without any.
 

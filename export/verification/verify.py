@@ -106,7 +106,8 @@ def _verified(
     path = directory / next(iter(record.signatures.values()))
     count = sum(len(each) for each in own.values())
     figures = (record.size, time.perf_counter() - start, parity, count, record.float_size)
-    return Artifact(name, str(path.resolve()), *figures, behavior=behavior)
+    known = record.known_differences
+    return Artifact(name, str(path.resolve()), *figures, behavior=behavior, known_differences=known)
 
 
 def _probes_of_format(manifest: Manifest, name: str, probes: dict[str, list[Probe]]) -> dict[str, list[Probe]]:

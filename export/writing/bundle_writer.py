@@ -245,8 +245,15 @@ class _BundleWriter:
         size = writing.bytes_in(self._folder) - before
         weights = check_weights(name, source.traced, source.spec, self._folder, files)
         names = names_record(source.spec, source.format)
+        differences = self._differences(source, name)
         record = ArtifactRecord(
-            files, size, names, preprocessing, WeightsRecord.from_dict(weights, name), milliseconds={}
+            files,
+            size,
+            names,
+            preprocessing,
+            WeightsRecord.from_dict(weights, name),
+            milliseconds={},
+            known_differences=differences,
         )
         self.manifest = self.manifest.with_artifact(name, record)
         count = sum(len(self._spec.signatures[key].all_probes) for key in self._spec.names(name))
@@ -265,9 +272,18 @@ class _BundleWriter:
         record = dataclasses.replace(record, milliseconds=times, parity=tuple(parity))
         self.manifest = self.manifest.with_artifact(name, record)
         seconds = time.perf_counter() - start
-        artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count, preprocessing=ways)
+        figures = (name, next(iter(files.values())), size, seconds, parity, count)
+        artifact = Artifact(*figures, preprocessing=ways, known_differences=differences)
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
+
+    def _differences(self, source: Source, name: str) -> tuple[str, ...]:
+        """What the files of a format compute otherwise than Keras, as far as it is known beforehand."""
+        from keras_transformer.export.operations.differences import known_differences
+
+        names = source.spec.names(name)
+        found = [known_differences(source.traced.graphs[key], name, source.spec.locate) for key in names]
+        return tuple(dict.fromkeys(text for each in found for text in each))
 
     def _files(self, source: Source) -> dict[str, str]:
         """Writes the float files of a format; returns their paths by signature."""

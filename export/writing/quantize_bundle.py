@@ -146,4 +146,5 @@ def _no_function(tensors: Any) -> Any:
 
 def _float_artifact(manifest: Manifest, name: str) -> Artifact:
     record = manifest.artifact(name)
-    return Artifact(name, next(iter(record.signatures.values())), record.size, 0.0, list(record.parity or ()), 0)
+    figures = (next(iter(record.signatures.values())), record.size, 0.0, list(record.parity or ()), 0)
+    return Artifact(name, *figures, known_differences=record.known_differences)

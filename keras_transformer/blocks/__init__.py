@@ -14,6 +14,7 @@ from keras_transformer.blocks.encoders.encoder_block import EncoderBlock
 from keras_transformer.blocks.encoders.ngram_induced_encoding import NGramInducedEncoding
 from keras_transformer.blocks.encoders.streaming_encoder_block import StreamingEncoderBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
+from keras_transformer.blocks.residual import RESIDUALS
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.gated import GatedResidual
@@ -30,7 +31,6 @@ from keras_transformer.blocks.residual.residual import (
     SublayerNormResidual,
 )
 from keras_transformer.blocks.residual.scaled import ScaledResidual
-from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.blocks.residual.sub_ln import SubLNResidual
 from keras_transformer.blocks.retrieval.chunked_cross_block import ChunkedCrossBlock
 from keras_transformer.blocks.retrieval.neighbor_block import NeighborBlock

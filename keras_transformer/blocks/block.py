@@ -10,8 +10,8 @@ import keras
 from keras_transformer.backend.call_arguments import takes
 from keras_transformer.backend.devices.gathered_weights import gathered_weights
 from keras_transformer.backend.gradients.recompute import recomputed
+from keras_transformer.blocks.residual import RESIDUALS, make_residual
 from keras_transformer.blocks.residual.residual import Residual
-from keras_transformer.blocks.residual.schemes import RESIDUALS, make_residual
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, choice, resolve, serialize

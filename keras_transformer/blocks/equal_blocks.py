@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import keras
@@ -22,7 +22,7 @@ _FEWEST = 4
 
 @contextlib.contextmanager
 def equal_blocks_traced_once(
-    model: keras.layers.Layer, kinds: dict[int, Any] | None = None, inlined: bool = False
+    model: keras.layers.Layer, kinds: dict[int, Hashable] | None = None, inlined: bool = False
 ) -> Iterator[None]:
     """Context in which a training step that TensorFlow traces has the operations of equal blocks once, in a function.
 
@@ -37,7 +37,7 @@ def equal_blocks_traced_once(
     """
     if kinds is None:
         kinds = find_equal_blocks(model) if can_share_traces() else {}
-    traces: dict[Any, SharedTrace] = {}
+    traces: dict[Hashable, SharedTrace] = {}
 
     def wrap(block: Block, call: Callable[..., object]) -> Callable[..., Any]:
         def call_trace(*args: object, **kwargs: object) -> Any:
@@ -65,7 +65,7 @@ def _applied(call, arguments, tensors):
     return call(*args, **kwargs)
 
 
-def find_equal_blocks(model: keras.layers.Layer) -> dict[int, Any]:
+def find_equal_blocks(model: keras.layers.Layer) -> dict[int, Hashable]:
     """Returns the blocks that at least three others equal: from the id of each to its kind, as of `kind`.
 
     Example:
@@ -81,7 +81,7 @@ def find_equal_blocks(model: keras.layers.Layer) -> dict[int, Any]:
     return {key: each for key, each in kinds.items() if counts[each] >= _FEWEST}
 
 
-def kind(block: keras.layers.Layer) -> Any:
+def kind(block: keras.layers.Layer) -> Hashable:
     """Returns what determines the training of a block apart from the values of its weights, which equal blocks share.
 
     That is what `backend.equal_layers` says of its computation, which of its weights are trained, and the plain attributes

@@ -26,7 +26,7 @@ _RANGES = (
         "above 0",
     ),
 )
-_MISSING: Any = object()
+_MISSING: object = object()
 _T = TypeVar("_T")
 
 # transformers' names of activations, and those of Keras or this package.

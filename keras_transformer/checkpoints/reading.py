@@ -153,7 +153,7 @@ def _backbone_entries(architecture: Architecture, folder: Folder) -> tuple[str, 
     return prefix, [entry.prefixed(prefix) for entry in architecture.entries(folder.config)]
 
 
-def _find_head(architecture: Architecture, folder: Folder, task: Any) -> Head:
+def _find_head(architecture: Architecture, folder: Folder, task: object) -> Head:
     """Returns the head of the checkpoint; with another `task`, it may be unknown."""
     sentence = sentence_head(folder)
     if sentence is not None:

@@ -9,9 +9,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.diffusion.denoising_trainer import condition_names
-from keras_transformer.diffusion.processes.names import PROCESSES
+from keras_transformer.diffusion.processes import PROCESSES
 from keras_transformer.diffusion.processes.process import NoiseProcess
-from keras_transformer.diffusion.samplers.names import SAMPLERS
+from keras_transformer.diffusion.samplers import SAMPLERS
 from keras_transformer.diffusion.samplers.sampler import Sampler
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.blocks.traced_once import TracedOnce
-from keras_transformer.diffusion.processes.names import PROCESSES
+from keras_transformer.diffusion.processes import PROCESSES
 from keras_transformer.diffusion.processes.process import NoiseProcess
 from keras_transformer.utils.serialization import resolve
 from keras_transformer.utils.types import Config, Shape, Tensor, Tensors

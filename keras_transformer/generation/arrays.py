@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
 from keras_transformer.utils.types import ArrayLike
 
 
+class ArrayFunctions(Protocol):
+    """Functions of arrays by the names of `keras.ops`: that module, or `numpy_ops`."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+
 class NumpyOps:
     """The functions of numpy, and those of `keras.ops` that numpy lacks."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(np, name)
 
     @staticmethod

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from keras_transformer.generation.protocols import Source
 
 
-def penalize_rows(logits: Tensor, sequences: Any, penalty: float) -> Tensor:
+def penalize_rows(logits: Tensor, sequences: Iterable[Sequence[int]], penalty: float) -> Tensor:
     """Applies `filters.penalize_repetition` for the tokens that each row has read.
 
     Args:
@@ -92,9 +92,9 @@ class DecodingRequest:
         constraint: `Constraint`, which excludes the tokens that a grammar does not allow; None without a grammar.
     """
 
-    prompts: list[Any]
+    prompts: list[np.ndarray]
     max_new_tokens: int
-    seeds: list[Any]
+    seeds: list[np.random.SeedSequence]
     end_ids: tuple[int, ...] = ()
     ends: Callable[[list[int]], bool] | None = None
     repetition_penalty: float = 1.0

@@ -5,14 +5,13 @@ Logits are float32 `(B, V)`; excluded tokens get -inf. Parameters are numbers, o
 
 from __future__ import annotations
 
-from typing import Any
-
+from keras_transformer.generation.arrays import ArrayFunctions
 from keras_transformer.utils.types import Tensor
 
 EXCLUDED = float("-inf")
 
 
-def penalize_repetition(ops: Any, logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
+def penalize_repetition(ops: ArrayFunctions, logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
     """Repetition penalty: divides positive logits of seen tokens by the penalty and multiplies the others.
 
     Args:
@@ -25,7 +24,7 @@ def penalize_repetition(ops: Any, logits: Tensor, seen: Tensor, penalty: float) 
     return ops.where(seen, penalized, logits)
 
 
-def keep_top_k(ops: Any, logits: Tensor, k: int) -> Tensor:
+def keep_top_k(ops: ArrayFunctions, logits: Tensor, k: int) -> Tensor:
     """Top-k filter: keeps the k largest logits, and ties with the k-th.
 
     Reference: Fan et al., Hierarchical Neural Story Generation, arXiv 1805.04833, section 5.4.
@@ -34,7 +33,7 @@ def keep_top_k(ops: Any, logits: Tensor, k: int) -> Tensor:
     return ops.where(logits < values[:, -1:], EXCLUDED, logits)
 
 
-def keep_top_p(ops: Any, logits: Tensor, p: float) -> Tensor:
+def keep_top_p(ops: ArrayFunctions, logits: Tensor, p: float) -> Tensor:
     """Top-p (nucleus) filter: keeps the smallest set of most likely tokens with total probability of at least p, and ties.
 
     Reference: Holtzman et al., The Curious Case of Neural Text Degeneration, arXiv 1904.09751, equation 2.
@@ -47,7 +46,7 @@ def keep_top_p(ops: Any, logits: Tensor, p: float) -> Tensor:
     return ops.where(logits < ops.min(kept, axis=-1, keepdims=True), EXCLUDED, logits)
 
 
-def keep_min_p(ops: Any, logits: Tensor, p: float) -> Tensor:
+def keep_min_p(ops: ArrayFunctions, logits: Tensor, p: float) -> Tensor:
     """Min-p filter: keeps tokens with at least p times the probability of the most likely token.
 
     Reference: Nguyen et al., Turning Up the Heat: Min-p Sampling, arXiv 2407.01082, section 3.
@@ -56,7 +55,7 @@ def keep_min_p(ops: Any, logits: Tensor, p: float) -> Tensor:
     return ops.where(probabilities < p * ops.max(probabilities, axis=-1, keepdims=True), EXCLUDED, logits)
 
 
-def draw(ops: Any, logits: Tensor, uniforms: Tensor | None) -> Tensor:
+def draw(ops: ArrayFunctions, logits: Tensor, uniforms: Tensor | None) -> Tensor:
     """Samples a token for each row from the softmax of its logits, by inverting the cumulative distribution.
 
     Args:
@@ -72,7 +71,7 @@ def draw(ops: Any, logits: Tensor, uniforms: Tensor | None) -> Tensor:
     return ops.sum(ops.cast(sums <= threshold, "int32"), axis=-1)
 
 
-def most_likely(ops: Any, logits: Tensor) -> Tensor:
+def most_likely(ops: ArrayFunctions, logits: Tensor) -> Tensor:
     """Returns the index of the largest logit of each row, ties by index, int32 `(B,)`."""
     # All export formats support top_k.
     return ops.cast(ops.top_k(logits, 1)[1][:, 0], "int32")

@@ -24,7 +24,10 @@ from keras_transformer.utils.types import ArrayLike, JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.generation.chat.conversation import Conversation
+    from keras_transformer.generation.chat.messages import MessagesLike, Tools
+    from keras_transformer.generation.prompts import PromptsLike
     from keras_transformer.generation.protocols import Source
+    from keras_transformer.generation.stop import StopLike
 
 DEFAULT_NEW_TOKENS = 128
 
@@ -70,11 +73,11 @@ class Generator:
 
     def generate(
         self,
-        prompts: Any,
+        prompts: PromptsLike,
         *,
         max_new_tokens: int | None = None,
         sampler: str | Sampler = "greedy",
-        stop: Any = None,
+        stop: StopLike = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
         batch_size: int | None = None,
@@ -112,8 +115,8 @@ class Generator:
         if return_scores and not sampler.has_scores:
             raise GenerationError(f"{type(sampler).__name__} has no scores.")
         self._check(sampler, requests)
-        results: dict[int, Any] = {}
-        scores: dict[int, Any] = {}
+        results: dict[int, list[list[int]]] = {}
+        scores: dict[int, list[float]] = {}
         for rows, request in requests:
             if request.is_plain and isinstance(sampler, TokenSampler) and isinstance(self.steps, CompiledLoop):
                 results.update(zip(rows, self.steps.generate(request, sampler), strict=True))
@@ -134,11 +137,11 @@ class Generator:
 
     def stream(
         self,
-        prompt: Any,
+        prompt: PromptsLike,
         *,
         max_new_tokens: int | None = None,
         sampler: str | Sampler = "greedy",
-        stop: Any = None,
+        stop: StopLike = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
         grammar: Grammar | None = None,
@@ -171,10 +174,10 @@ class Generator:
 
     def chat(
         self,
-        messages: Any,
+        messages: MessagesLike,
         *,
-        tools: Sequence[Any] | None = None,
-        template: dict[str, Any] | None = None,
+        tools: Tools | None = None,
+        template: JsonObject | None = None,
         **options: Any,
     ) -> Any:
         """Answers the last of some messages, through the chat template of the tokenizer.
@@ -199,10 +202,10 @@ class Generator:
 
     def stream_chat(
         self,
-        messages: Any,
+        messages: MessagesLike,
         *,
-        tools: Sequence[Any] | None = None,
-        template: dict[str, Any] | None = None,
+        tools: Tools | None = None,
+        template: JsonObject | None = None,
         **options: Any,
     ) -> Iterator[str]:
         """Answers the last of some messages as a stream: the pieces of what `chat` returns.
@@ -222,7 +225,7 @@ class Generator:
         self,
         messages: Sequence[Mapping[str, object]] = (),
         *,
-        tools: Sequence[Any] | None = None,
+        tools: Tools | None = None,
         template: JsonObject | None = None,
     ) -> Conversation:
         """Begins a `Conversation`, which keeps its cache from turn to turn.
@@ -261,9 +264,9 @@ class Generator:
 
     def chat_prompt(
         self,
-        messages: Sequence[Mapping[str, object]],
+        messages: MessagesLike,
         *,
-        tools: Sequence[Any] | None = None,
+        tools: Tools | None = None,
         template: JsonObject | None = None,
     ) -> list[int]:
         """The token ids of messages, up to where the answer begins.
@@ -279,11 +282,11 @@ class Generator:
 
     def plan(
         self,
-        prompts: Any,
+        prompts: PromptsLike,
         *,
         max_new_tokens: int | None = None,
         sampler: str | Sampler = "greedy",
-        stop: Any = None,
+        stop: StopLike = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
         grammar: Grammar | None = None,
@@ -305,7 +308,7 @@ class Generator:
         requests = [request for _, request in sorted(pairs, key=lambda pair: pair[0])]
         return sampler, parsed, requests, self._stops(stop, grammar)
 
-    def _parse(self, prompts: Any) -> Prompts:
+    def _parse(self, prompts: PromptsLike) -> Prompts:
         if isinstance(prompts, Prompts):
             return prompts
         return Prompts.read(prompts, self.tokenizer, self.spec)
@@ -314,7 +317,7 @@ class Generator:
         self,
         prompts: Prompts,
         max_new_tokens: int | None,
-        stop: Any,
+        stop: StopLike,
         seed: int | None,
         repetition_penalty: float,
         batch_size: int | None,
@@ -323,9 +326,7 @@ class Generator:
         """Validates the arguments and returns a pair of prompt indices and `DecodingRequest` for each batch."""
         if max_new_tokens is None:
             max_new_tokens = prompts.available_tokens(self.spec, DEFAULT_NEW_TOKENS)
-        for name, value in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
-            if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
-                raise GenerationError(f"{name} must be a positive integer. Received: {value!r}")
+        _check_counts(max_new_tokens=max_new_tokens, batch_size=batch_size)
         if not repetition_penalty > 0:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
@@ -354,7 +355,7 @@ class Generator:
             requests.append((rows, request))
         return requests
 
-    def _stops(self, stop: Any, grammar: Grammar | None) -> StopSequences:
+    def _stops(self, stop: StopLike, grammar: Grammar | None) -> StopSequences:
         return StopSequences(stop, self._grammars.decoder(grammar), self.spec.end_ids)
 
     def _check(self, sampler: Sampler, requests: list[tuple[list[int], DecodingRequest]]) -> None:
@@ -371,9 +372,17 @@ class Generator:
         lengths = np.array([len(row) for row in chosen])
         return token_ids, np.arange(token_ids.shape[1]) < lengths[:, None]
 
-    def _finish(self, results: Any, prompts: Prompts, row: int, stops: StopSequences, sampler: Sampler) -> Any:
+    def _finish(
+        self, results: list[list[int]], prompts: Prompts, row: int, stops: StopSequences, sampler: Sampler
+    ) -> Any:
         texts = [stops.cut(tokens, prompts.is_text, prompts.prefix(row)) for tokens in results]
         return texts if sampler.num_results > 1 else texts[0]
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, value in counts.items():
+        if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
+            raise GenerationError(f"{name} must be a positive integer. Received: {value!r}")
 
 
 def _stack(rows: ArrayLike) -> np.ndarray:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from keras_transformer.generation.errors import (
 
 if TYPE_CHECKING:
     from keras_transformer.generation.generation_spec import GenerationSpec
-    from keras_transformer.generation.protocols import TextTokenizer
+
+# One prompt or several: text, token ids, or features; a dict of features and the prompts of the decoder; or parsed ones.
+PromptsLike: TypeAlias = "str | bytes | Sequence[object] | np.ndarray | Mapping[str, object] | Prompts"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Prompts:
     grids: list[np.ndarray] | None = None
 
     @classmethod
-    def read(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec) -> Prompts:
+    def read(cls, prompts: PromptsLike, tokenizer: Any, spec: GenerationSpec) -> Prompts:
         """Parses prompts in any form that `Generator.generate` accepts.
 
         Raises:
@@ -58,7 +60,7 @@ class Prompts:
         return cls([np.array(token_ids, "int32")], None, is_text=True, is_single=True, continues=False)
 
     @classmethod
-    def _of_text(cls, prompts: Any, tokenizer: TextTokenizer, spec: GenerationSpec, is_source: bool) -> Prompts:
+    def _of_text(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec, is_source: bool) -> Prompts:
         """Parses text or token ids: sources of the encoder if `is_source`, otherwise decoder prompts."""
         if isinstance(prompts, dict):
             raise GenerationError(
@@ -147,7 +149,7 @@ class Prompts:
                 )
 
 
-def _features_and_text(prompts: Any, names: tuple[str, ...]) -> tuple[Any, Any, Any]:
+def _features_and_text(prompts: Mapping[str, Any], names: tuple[str, ...]) -> tuple[Any, Any, Any]:
     """Returns the source, its grids or None, and the decoder prompts of a dict."""
     text = next((key for key in ("token_ids", "target_token_ids") if key in prompts), "token_ids")
     if set(prompts) != {*names, text}:
@@ -172,7 +174,7 @@ def _grids(grids: Any, source: list[np.ndarray]) -> list[np.ndarray]:
     return [row.astype("int32") for row in rows]
 
 
-def _fits(found: Any, shape: Any) -> bool:
+def _fits(found: Sequence[int], shape: Any) -> bool:
     """Returns whether a shape has no axis of size 0 and matches an expected shape, in which None is any size."""
     if len(found) != len(shape) or 0 in found:
         return False
@@ -205,7 +207,7 @@ def frame_of(tokenizer: Any, start_id: int | None, is_source: bool) -> dict[str,
     return {"start": start_id is None and template is not None and template["start"]}
 
 
-def _encode(prompts: Any, tokenizer: TextTokenizer, frame: dict[str, bool]) -> list[np.ndarray]:
+def _encode(prompts: Sequence[object], tokenizer: Any, frame: dict[str, bool]) -> list[np.ndarray]:
     if tokenizer is None:
         raise MissingTokenizerError("The model has no tokenizer. Pass token ids, or build the model with tokenizer=...")
     texts = [_text(number, prompt) for number, prompt in enumerate(prompts)]

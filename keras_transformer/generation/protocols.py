@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from keras_transformer.generation.arrays import ArrayFunctions
 from keras_transformer.generation.decoding_request import DecodingRequest, ModelInput, ModelOutput
 from keras_transformer.generation.generation_spec import GenerationSpec
 from keras_transformer.utils.types import ArrayLike, Cache, Tensor
@@ -189,11 +190,11 @@ class TokenSampler(Sampler, Protocol):
 
     is_random: bool
 
-    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor | None) -> Tensor:
+    def __call__(self, ops: ArrayFunctions, logits: Tensor, uniforms: Tensor | None) -> Tensor:
         """Returns tokens, int32 `(B,)`, from logits, float32 `(B, V)`."""
         ...
 
-    def filter(self, ops: Any, logits: Tensor) -> Tensor:
+    def filter(self, ops: ArrayFunctions, logits: Tensor) -> Tensor:
         """Returns logits whose softmax is the distribution that tokens are drawn from."""
         ...
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from keras_transformer.generation.arrays import ArrayFunctions
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.filters import draw, keep_min_p, keep_top_k, keep_top_p, most_likely
 from keras_transformer.generation.protocols import Sampler, TokenSampler
@@ -49,10 +50,10 @@ class Greedy(TokenSampler):
     # Marks a `TokenSampler`: a function of arrays, which can be compiled into a graph.
     is_random = False
 
-    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor | None = None) -> Tensor:
+    def __call__(self, ops: ArrayFunctions, logits: Tensor, uniforms: Tensor | None = None) -> Tensor:
         return most_likely(ops, logits)
 
-    def filter(self, ops: Any, logits: Tensor) -> Tensor:
+    def filter(self, ops: ArrayFunctions, logits: Tensor) -> Tensor:
         """Returns logits whose softmax is 1 for the most likely token."""
         best = ops.expand_dims(most_likely(ops, logits), 1)
         indices = ops.expand_dims(ops.arange(logits.shape[-1], dtype="int32"), 0)
@@ -115,10 +116,10 @@ class Random(TokenSampler):
 
     is_random = True
 
-    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor | None) -> Tensor:
+    def __call__(self, ops: ArrayFunctions, logits: Tensor, uniforms: Tensor | None) -> Tensor:
         return draw(ops, self.filter(ops, logits), uniforms)
 
-    def filter(self, ops: Any, logits: Tensor) -> Tensor:
+    def filter(self, ops: ArrayFunctions, logits: Tensor) -> Tensor:
         """Returns logits whose softmax is the distribution that tokens are drawn from."""
         logits = logits / self.temperature
         if self.top_k is not None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from keras_transformer.generation.errors import GenerationError, MissingTokenizerError
+
+if TYPE_CHECKING:
+    pass
+
+# A stop sequence, as text or token ids, or a list of them.
+StopLike: TypeAlias = "str | Sequence[int] | Sequence[str | Sequence[int]] | None"
 
 
 def as_end_ids(end_id: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -17,7 +23,7 @@ def as_end_ids(end_id: int | Sequence[int] | None) -> tuple[int, ...]:
     return (int(end_id),) if isinstance(end_id, (int, np.integer)) else tuple(map(int, end_id))
 
 
-def check_stop(stop: Any, tokenizer: Any) -> None:
+def check_stop(stop: StopLike, tokenizer: Any) -> None:
     """Validates stop sequences.
 
     Raises:
@@ -42,7 +48,7 @@ class StopSequences:
         end_ids: tuple of int. Tokens that end a sequence.
     """
 
-    def __init__(self, stop: Any, tokenizer: Any, end_ids: tuple[int, ...]) -> None:
+    def __init__(self, stop: StopLike, tokenizer: Any, end_ids: tuple[int, ...]) -> None:
         self.texts = [each for each in _as_list(stop) if isinstance(each, str)]
         sequences = [list(map(int, each)) for each in _as_list(stop) if not isinstance(each, str)]
         # Longest first: if one is a suffix of another, the longer one is removed.
@@ -116,7 +122,7 @@ class StopSequences:
             yield held
 
 
-def _as_list(stop: Any) -> list[Any]:
+def _as_list(stop: StopLike) -> list[Any]:
     """Returns stop sequences as a list of str and sequences of int."""
     if stop is None:
         return []

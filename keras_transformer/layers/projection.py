@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import MutableMapping
 from typing import Any
 
 import keras
@@ -139,7 +140,7 @@ class Projection(keras.layers.EinsumDense):
             return super().kernel
         return ops.cast(self._merged_kernel(), self.compute_dtype)
 
-    def save_own_variables(self, store: Any) -> None:
+    def save_own_variables(self, store: MutableMapping[str, Tensor]) -> None:
         """Saves like `EinsumDense`: the kernel has the adapter added, in its own dtype."""
         if not (self.built and self._is_factored):
             super().save_own_variables(store)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -47,7 +45,7 @@ class SharedInputs:
         return layer(x, copies=self._copies[id(x)][1])
 
 
-def _copies(x: Tensor, mesh: Any) -> Tensor:
+def _copies(x: Tensor, mesh: keras.distribution.DeviceMesh) -> Tensor:
     """`(B, T, D)` to `(B, T, devices, D)`, a copy on each device that shares the layers."""
     batch, rows = (name if name in mesh.axis_names else None for name in (BATCH, SEQUENCE))
     layout = keras.distribution.TensorLayout((batch, rows, MODEL, None), mesh)

@@ -144,7 +144,7 @@ def _module(name: str) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
     """The imports of a module, as name to (module, name there), and its functions, classes and assigned values."""
     path = _ROOT.joinpath(*name.split(".")[1:]).with_suffix(".py")
     imports: dict[str, tuple[str, str]] = {}
-    definitions: dict[str, Any] = {}
+    definitions: dict[str, object] = {}
     for each in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(each, ast.ImportFrom):
             imports |= {alias.asname or alias.name: (each.module or "", alias.name) for alias in each.names}

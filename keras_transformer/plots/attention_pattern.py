@@ -68,7 +68,12 @@ def attention_pattern(
 
 
 def attention_weights(
-    mechanism: Any, n: int, causal: bool | None = None, num_heads: int = 1, key_dim: int = 16, seed: int = 0
+    mechanism: str | keras.layers.Layer,
+    n: int,
+    causal: bool | None = None,
+    num_heads: int = 1,
+    key_dim: int = 16,
+    seed: int = 0,
 ) -> np.ndarray:
     """Returns the attention of each query to each key, float32 `(n, n)`. Arguments as in `attention_pattern`."""
     from keras_transformer.attention import Mechanism, MultiHeadAttention

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _SIGNED = "RdBu_r"
 
 
-def position_encoding(position: Any, n: int = 64, *, width: int = 64, num_heads: int = 4, seed: int = 0) -> Figure:
+def position_encoding(
+    position: keras.layers.Layer, n: int = 64, *, width: int = 64, num_heads: int = 4, seed: int = 0
+) -> Figure:
     """Plots a position encoding: a heat map, and similarities by distance.
 
     For an encoding that is added to the tokens, the map shows the encoding, positions by features, and the curve the cosine
@@ -57,13 +59,13 @@ def position_encoding(position: Any, n: int = 64, *, width: int = 64, num_heads:
     return _draw_scores(scores(position, n, num_heads, width // num_heads, seed))
 
 
-def added(position: Any, n: int, width: int) -> np.ndarray:
+def added(position: keras.layers.Layer, n: int, width: int) -> np.ndarray:
     """Returns the vectors that an embedding position adds to n tokens, float32 `(n, width)`."""
     position = position if position.built else clone(position)
     return keras.ops.convert_to_numpy(position(np.zeros((1, n, width), "float32")))[0]
 
 
-def scores(position: Any, n: int, num_heads: int, key_dim: int, seed: int = 0) -> np.ndarray:
+def scores(position: keras.layers.Layer, n: int, num_heads: int, key_dim: int, seed: int = 0) -> np.ndarray:
     """Returns the scores of an attention position between n tokens with equal vectors, float32 `(num_heads, n, n)`.
 
     The vector has random signs and no preferred feature: its product with itself is that of a vector of ones.

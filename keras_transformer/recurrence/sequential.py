@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.kernels.row_list import row_list
+from keras_transformer.backend.kernels.loops import row_list
 from keras_transformer.utils.types import Tensor
 
 

@@ -157,7 +157,7 @@ def token_dtype(vocabulary_size: int) -> np.dtype:
     return np.dtype("<u2" if vocabulary_size <= 2**16 else "<u4")
 
 
-def _documents(documents: Any, separator: str | None) -> Iterator[Iterable[str]]:
+def _documents(documents: object, separator: str | None) -> Iterator[Iterable[str]]:
     """Yields the text of each document, as an iterable of blocks."""
     sources: Iterator[Iterable[str]]
     paths = [documents] if isinstance(documents, (str, os.PathLike)) else documents

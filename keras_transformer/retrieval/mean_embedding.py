@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import keras
 import numpy as np
 from keras import ops
 
@@ -39,7 +38,7 @@ class MeanEmbedding:
     the same order as inner products for vectors of equal length.
     """
 
-    def __init__(self, encoder: Any, batch_size: int = 64) -> None:
+    def __init__(self, encoder: keras.Model, batch_size: int = 64) -> None:
         self.encoder, self.batch_size = encoder, batch_size
         self._encode = compiled(self._mean, encoder, jit_compile=False)
 

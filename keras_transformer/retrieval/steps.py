@@ -13,6 +13,8 @@ from keras_transformer.utils.types import ArrayLike, Cache
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.generation.decoding_request import ModelOutput
+    from keras_transformer.generation.protocols import Source
     from keras_transformer.retrieval.database import ChunkDatabase
 
 # Suffix of the name of the neighbor tensor in a cache, see `blocks.NeighborEncoder`.
@@ -20,8 +22,8 @@ _NEIGHBORS = "neighbor_token_ids"
 
 
 def with_retrieval(
-    generator: Any, database: ChunkDatabase, num_neighbors: int = 2, neighbor_length: int | None = None
-) -> Any:
+    generator: Generator, database: ChunkDatabase, num_neighbors: int = 2, neighbor_length: int | None = None
+) -> Generator:
     """Creates a generator that retrieves neighbors for each chunk of the prompt and the generated text.
 
     Neighbors of a chunk are retrieved when its last token is known. Samplers, batches of prompts of different lengths and
@@ -98,7 +100,7 @@ class RetrievalSteps:
             raise AttributeError(name)
         return getattr(self.steps, name)
 
-    def init_cache(self, batch_size: int, length: int, source: Any = None) -> Any:
+    def init_cache(self, batch_size: int, length: int, source: Source | None = None) -> _RetrievalCache:
         """Returns the cache of the model with an empty text and no neighbors."""
         cache = self.steps.init_cache(batch_size, length, source)
         slots, width = self._neighbor_tensor(cache)[1].shape[2:]
@@ -111,20 +113,24 @@ class RetrievalSteps:
         neighbors = np.zeros((batch_size, 1, slots, width), "int32")
         return _RetrievalCache(cache, np.zeros((batch_size, slots), "int32"), neighbors)
 
-    def prefill(self, token_ids: Any, lengths: Any, cache: Any) -> tuple[Any, Any]:
+    def prefill(
+        self, token_ids: np.ndarray, lengths: ArrayLike, cache: _RetrievalCache
+    ) -> tuple[ModelOutput, _RetrievalCache]:
         """Processes prompts, padded on the right."""
         cache = self._retrieve(cache, token_ids, np.zeros(len(token_ids), "int32"), np.asarray(lengths))
         output, model_cache = self.steps.prefill(token_ids, lengths, cache.model)
         return output, cache._replace(model=model_cache)
 
-    def decode_step(self, token_ids: Any, cache: Any, cache_index: Any) -> tuple[Any, Any]:
+    def decode_step(
+        self, token_ids: np.ndarray, cache: _RetrievalCache, cache_index: ArrayLike
+    ) -> tuple[ModelOutput, _RetrievalCache]:
         """Processes new tokens."""
         index = np.asarray(cache_index)
         cache = self._retrieve(cache, token_ids, index, index + token_ids.shape[1])
         output, model_cache = self.steps.decode_step(token_ids, cache.model, cache_index)
         return output, cache._replace(model=model_cache)
 
-    def take_rows(self, cache: Any, rows: Any) -> Any:
+    def take_rows(self, cache: _RetrievalCache, rows: ArrayLike) -> _RetrievalCache:
         """Returns the cache with the given rows."""
         rows = np.asarray(rows)
         return _RetrievalCache(self.steps.take_rows(cache.model, rows), cache.token_ids[rows], cache.neighbors[rows])
@@ -150,7 +156,7 @@ class RetrievalSteps:
             found[row, 0, chunk * size : (chunk + 1) * size] = tokens
         return _RetrievalCache(self._with_neighbors(cache.model, found), texts, found)
 
-    def _with_neighbors(self, cache: Cache, neighbors: np.ndarray) -> Any:
+    def _with_neighbors(self, cache: Cache, neighbors: np.ndarray) -> Cache:
         name, _ = self._neighbor_tensor(cache)
         if not hasattr(self.steps, "make_cache"):
             return {**cache, name: neighbors}
@@ -176,4 +182,4 @@ class _RetrievalCache(NamedTuple):
 
     model: keras.Model
     token_ids: ArrayLike
-    neighbors: Any
+    neighbors: np.ndarray

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import pathlib
 import re
-from typing import Any
 
 import keras
 import numpy as np
@@ -78,7 +77,9 @@ def check_not_adapted(layers: list[keras.layers.Layer]) -> None:
         raise AdapterError(f"{adapted.path!r} already has an adapter: call merge_lora first.")
 
 
-def attach(model: keras.Model, adapters: list[tuple[Any, int, float | None]], also: str | None = None) -> None:
+def attach(
+    model: keras.Model, adapters: list[tuple[keras.layers.Layer, int, float | None]], also: str | None = None
+) -> None:
     """Freezes a model and adds new adapters, a list of `(layer, rank, alpha)`; `also` is as of `add_lora`."""
     for weight in model.weights:
         weight.trainable = bool(re.search(also, weight.path)) if also else False

@@ -10,7 +10,6 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from keras_transformer.utils.types import JsonObject
 
@@ -93,7 +92,7 @@ def on_failure(undo: Callable[..., object], *arguments: object) -> Iterator[None
 
 
 @contextlib.contextmanager
-def failure_to(handle: Callable[[BaseException], Any]) -> Iterator[None]:
+def failure_to(handle: Callable[[BaseException], object]) -> Iterator[None]:
     """Context of a thread that outlives the failures of what it runs: they are handed to a function, and end there.
 
     Args:

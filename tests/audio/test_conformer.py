@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import audio
-from keras_transformer.audio.spectrograms.mel import mel_filters
+from keras_transformer.audio.spectrograms.spectrogram import mel_filters
 
 
 def test_the_convolution_counts_no_padding():

@@ -9,7 +9,7 @@ import pytest
 
 from keras_transformer import load_model
 from keras_transformer.audio import AudioError, FeatureExtractorError, LogMel
-from keras_transformer.audio.spectrograms.mel import from_mel, mel_filters, to_mel
+from keras_transformer.audio.spectrograms.spectrogram import from_mel, mel_filters, to_mel
 
 DATA = Path(__file__).parents[1] / "data" / "processors"
 FILE = np.load(DATA / "audio.npz")

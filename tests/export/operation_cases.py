@@ -78,6 +78,25 @@ _unary(
     "Erfinv", np.concatenate([SMALL, [[-1, 1, 0.99999994, -0.99999994, 0.7, 0, 0.73, -0.7293, 0.5]]]).astype("float32")
 )
 _unary("BesselI0 BesselI0e", ANY, bound=4e-6)
+for name, turned in {
+    "of a transposed matrix": lambda x: tf.transpose(x, [0, 2, 1]),
+    "of functions of it": lambda x: tf.nn.relu(tf.transpose(x, [0, 2, 1]) * 2.0) + 1.0,
+    "of an Einsum": lambda x: tf.einsum("bij->bji", x),
+}.items():
+    case("Sub", lambda x, f=turned: 3.0 - f(x), MATRICES, name=name)
+    case("Sub", lambda x, f=turned: 3.0 - (2.0 - f(x)), MATRICES, name=f"twice, {name}")
+    case("RealDiv", lambda x, f=turned: 3.0 / f(x), MATRICES, name=name)
+case("Sub", lambda x: 3 - tf.transpose(x), WHOLE, name="of transposed integers")
+for steps in ([1, 3, 3, 1], [1, 3, 2, 1]):
+    case(
+        "BiasAdd",
+        lambda x, s=steps: tf.nn.bias_add(
+            tf.nn.conv2d_transpose(x, np.ones((2, 2, 2, 2), "float32"), tf.shape(x) * s, s, "VALID"), [1.0, -2.0]
+        ),
+        np.repeat(MATRICES[..., None], 2, -1),
+        name=f"behind gaps of {steps}",
+        shapes=((None, None, None, 2),),
+    )
 case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ENDS[:8], ENDS[:8][::-1])
 case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ROWS, OTHERS, name="normal")
 case("NextAfter", lambda x, y: keras.ops.nextafter(x, y), ROWS, OTHERS, name="in float64")
@@ -96,6 +115,9 @@ for dtype in ("int32", "int64"):
 shifts = np.array([[0, 1, 31, 5, 30], [1, 2, 3, 1, 31]], "int32")
 _binary("LeftShift RightShift", BITS, shifts)
 _binary("LeftShift RightShift", BITS.astype("int64"), shifts.astype("int64"), "int64")
+beyond = np.array([[32, -1, 33, 40, -(2**31)], [64, 31, 2**31 - 1, -3, 0]], "int32")
+_binary("LeftShift RightShift", BITS, beyond, "beyond the bits")
+_binary("LeftShift RightShift", BITS.astype("int64"), 2 * beyond.astype("int64"), "int64 beyond the bits")
 LONG = np.array([2**63 - 1, -(2**63) + 1, -(2**40), 10**17 + 1, -3, 8 * 10**15], "int64")
 LONG_DIVISORS = np.array([3, -7, 2**33, 10**9, 10**12, -1], "int64")
 _binary("FloorDiv FloorMod TruncateDiv Mod TruncateMod BitwiseAnd", LONG, LONG_DIVISORS, "large")
@@ -109,6 +131,7 @@ for dtype in ("int8", "uint8", "int16", "uint16"):
     comparisons = "Equal Greater GreaterEqual Less LessEqual NotEqual"
     _binary(f"AddV2 Sub Mul Maximum Minimum FloorDiv FloorMod {comparisons}", *pair, dtype)
     _binary("LeftShift RightShift", pair[0], np.array([[0, 1, 2, 3], [4, 5, 6, 7]], dtype), dtype)
+    _binary("LeftShift RightShift", pair[0], np.array([[7, 8, 9, 15], [16, 31, 32, 100]], dtype), f"{dtype}, all bits")
     for name in ("Sum", "Prod", "Max", "Min"):
         function = getattr(RAW, name)
         case(name, lambda x, op=function: op(input=x, axis=[1]), pair[0], name=dtype)
@@ -155,6 +178,8 @@ _binary(
     OTHERS,
 )
 _binary("FloorMod Mod TruncateMod", 1000 * ROWS, OTHERS, "float32")
+ZEROS = np.array([[0.0, 1.0, -1.0, 0.0, 7.5], [-0.0, 3.0, np.inf, -2.0, 4.0]], "float32")
+_binary("FloorDiv", ZEROS, np.array([[0.0, 0.0, 0.0, 2.0, -2.0], [3.0, -0.0, 2.0, np.inf, 0.0]], "float32"), "by zero")
 _binary("Xlogy Xdivy Xlog1py Pow", np.abs(ROWS), np.abs(OTHERS))
 case(
     "MulNoNan",
@@ -290,6 +315,8 @@ case(
     shapes=((2, 4),),
 )
 case("Roll", lambda x: tf.roll(x, [1, -2], [0, 2]), MATRICES)
+case("Roll", lambda x: tf.roll(x, [5, -9, 13], [0, 1, 2]), MATRICES, name="by more than there are")
+case("Roll", lambda x: tf.roll(x, [1, -4, 0], [-1, -2, 0]), MATRICES, name="along the last axes, and not at all")
 case("Squeeze", lambda x: tf.squeeze(tf.transpose(x, [0, 2, 1]), [1]), MATRICES[..., :1])
 case("MatrixDiagPartV3", lambda x: tf.linalg.diag_part(x), MATRICES)
 case("MatrixDiagPartV3", lambda x: tf.linalg.diag_part(x), MATRICES.swapaxes(1, 2), name="high")
@@ -368,6 +395,7 @@ case(
     ROWS,
     SEGMENTS,
 )
+case("TopKV2", lambda x: tuple(tf.math.top_k(x, 2)), ROWS, shapes=((None, 5),))
 case("GatherV2", lambda x, i: tf.gather(x, i), ROWS, SEGMENTS)
 case("Identity", lambda x: tf.identity(x) + 1, ROWS)
 case("Reshape", lambda x: tf.reshape(x, [-1, 3]), MATRICES)
@@ -389,6 +417,14 @@ def _inner_choice(x):
 
 
 case("StatelessIf", lambda x: tf.cond(tf.reduce_sum(x) > -99, lambda: _inner_choice(x), lambda: -x), ROWS)
+
+
+def _one_of_one(x):
+    twice = 2 * x
+    return tf.cond(tf.reduce_max(x) > 1, lambda: twice, lambda: twice)
+
+
+case("StatelessIf", _one_of_one, ROWS, name="whose branches return one tensor")
 BRANCHES = [lambda x: x + 1, lambda x: 2 * x, lambda x: -x, lambda x: x * x]
 for index in (-1, 0, 2, 3):
     case(
@@ -782,6 +818,14 @@ def doubled_by_jax(x):
     return jax2tf.convert(lambda x: 2 * x, polymorphic_shapes=["(rows, 5)"], with_gradient=False)(x)
 
 
+case("Empty", lambda x: RAW.Empty(shape=tf.shape(x), dtype=tf.float32, init=True) + x, ROWS)
+case(
+    "Empty",
+    lambda x: keras.ops.ctc_loss(np.array([[1, 2, 2], [4, 3, 0]]), x, np.array([3, 2]), np.array([8, 7])),
+    np.random.default_rng(7).normal(size=(2, 8, 5)).astype("float32"),
+    name="loss of CTC",
+    shapes=((2, None, 5),),
+)
 case("XlaCallModule", doubled_by_jax, ROWS, shapes=((None, 5),), refused=("onnx",))
 
 
@@ -890,3 +934,99 @@ for operation, function in {
 LENGTHS = np.array([3.0, -4, 0, 1e-30, 1e30, 0], "float32"), np.array([4.0, -3, 0, 2e-30, -1e30, -2], "float32")
 case("ComplexAbs", lambda x, y: tf.abs(tf.complex(x, y)), *LENGTHS)
 case("Angle", lambda x, y: tf.math.angle(tf.complex(x, y)), *LENGTHS)
+
+# Numbers of all regions: what the files compute of them is on the page of conformance.
+LARGEST = np.finfo("float32").max
+UNUSUAL = np.array([0, -0.0, 1, -2.5, 0.5, 3e9, -3e9, LARGEST, -LARGEST, np.inf, -np.inf, np.nan], "float32")
+# Quotients of these are no smaller than the normal numbers, which TensorFlow takes for 0 on a CPU.
+MODERATE = UNUSUAL[np.abs(UNUSUAL) != LARGEST]
+FIRST, SECOND = (each.reshape(-1) for each in np.meshgrid(MODERATE, MODERATE))
+for operation, compare in {
+    "Equal": tf.equal,
+    "NotEqual": tf.not_equal,
+    "Less": tf.less,
+    "LessEqual": tf.less_equal,
+    "Greater": tf.greater,
+    "GreaterEqual": tf.greater_equal,
+}.items():
+    for limit in (np.inf, -np.inf):
+        infinity = np.float32(limit)
+        case(operation, lambda x, of=compare, y=infinity: of(x, y), UNUSUAL, name=f"with {limit}")
+        case(operation, lambda x, of=compare, y=infinity: of(np.full([2, 1], y), x), UNUSUAL, name=f"of {limit}")
+case("FloorDiv", lambda x, y: x // y, FIRST, SECOND, name="unusual")
+case("Acosh", lambda x: tf.acosh(x), MODERATE, name="unusual")
+case("Bucketize", lambda x: RAW.Bucketize(input=x, boundaries=[-1.0, 0.0, 2.5]), UNUSUAL, name="unusual")
+case("Xlog1py", lambda x, y: tf.math.xlog1py(x, y), ROWS, 1e-6 * np.abs(OTHERS), name="near 0")
+case("Xlog1py", lambda x, y: 1e6 * tf.math.xlog1py(x, y), ROWS, 1e-6 * np.abs(OTHERS), name="times a million")
+case("NextAfter", lambda x, y: tf.math.nextafter(x, y), FIRST, SECOND, name="unusual")
+case("Atan2", lambda y, x: tf.atan2(y, x), FIRST, SECOND, name="unusual")
+
+
+def _hidden(x):
+    """The numbers themselves, which no converter knows to be those of an input."""
+    return tf.reverse(tf.reverse(x, [0]), [0])
+
+
+case("SelectV2", lambda x, y: tf.where(_hidden(x) > 1, _hidden(x), _hidden(y)), FIRST, SECOND, name="unusual")
+case("SelectV2", lambda x: tf.where(_hidden(x) > 0, _hidden(x), 0.0), UNUSUAL, name="unusual or 0")
+case("SelectV2", lambda x: keras.ops.nan_to_num(_hidden(x), 1, 2, 3), UNUSUAL, name="nan_to_num")
+for function in (keras.ops.isposinf, keras.ops.isneginf):
+    case("Equal", lambda x, of=function: of(x), UNUSUAL, name=function.__name__)
+case("IsInf", lambda x: tf.math.is_inf(x), UNUSUAL, name="unusual")
+for operation, compare in {"Less": tf.less, "LessEqual": tf.less_equal, "Greater": tf.greater}.items():
+    case(operation, lambda x, of=compare: tf.logical_not(of(x, 0.5)), UNUSUAL, name="not")
+FINITE = np.array([[[0, 0], [3, 4]], [[1e-30, 0], [-5, 12]]], "float32")
+case("Rsqrt", lambda x: keras.ops.normalize(x, axis=-1, order=2), FINITE, name="normalize")
+case("Rsqrt", lambda x: keras.layers.UnitNormalization()(x), FINITE, name="unit", shapes=((None, None, 2),))
+for dtype in ("int32", "int64"):
+    ends = np.iinfo(dtype)
+    extremes = np.array([ends.min, ends.min + 1, -1, 0, 1, 5, ends.max], dtype)
+    first, second = (each.reshape(-1) for each in np.meshgrid(extremes, extremes[[0, 1, 4, 5, 6]]))
+    case("FloorDiv", lambda x, y: x // y, first, second, name=f"ends of {dtype}")
+    for divisor in (3, -3):
+        case("FloorDiv", lambda x, y=divisor: x // y, extremes, name=f"ends of {dtype} by {divisor}")
+        case("FloorMod", lambda x, y=divisor: x % y, extremes, name=f"ends of {dtype} by {divisor}")
+    powers = np.array([100, -100, 46341, -3, 7, ends.max, 2], dtype), np.array([7, 7, 2, 3, 0, 1, 9], dtype)
+    case("Pow", lambda x, y: x**y, *powers, name=f"large {dtype}")
+    for exponent in (0, 1, 2, 5, 6):
+        case("Pow", lambda x, y=exponent: x**y, powers[0], name=f"large {dtype}, {exponent}")
+    unsorted = np.array([[2**24 + 1, 2**24, 2**24 + 3], [ends.min, ends.max, ends.min + 1]], dtype)
+    case("TopKV2", lambda x: tuple(tf.math.top_k(x, 2)), unsorted, name=dtype)
+    case("TopKV2", lambda x: keras.ops.sort(x), unsorted, name=f"sorted {dtype}")
+    case("TopKV2", lambda x: keras.ops.argsort(x, 0), unsorted, name=f"places {dtype}")
+    case(
+        "UnsortedSegmentProd",
+        lambda x, y: RAW.UnsortedSegmentProd(data=x, segment_ids=y, num_segments=4),
+        WHOLE.astype(dtype),
+        np.array([3, -1], dtype),
+        name=dtype,
+        refused=("tflite",) if dtype == "int64" else (),
+    )
+for dtype in ("int8", "uint8"):
+    case("Mean", lambda x: tf.reduce_mean(x, 1), NARROW.astype(dtype), name=dtype)
+    case(
+        "TruncateDiv", lambda x, y: tf.truncatediv(x, y), NARROW.astype(dtype), NARROW_OTHERS.astype(dtype), name=dtype
+    )
+for dtype in ("int8", "uint8", "int32", "int64"):
+    case("Relu", lambda x: tf.nn.relu(x), NARROW.astype(dtype), name=dtype)
+    case("Relu6", lambda x: tf.nn.relu6(x), NARROW.astype(dtype), name=dtype)
+case("Square", lambda x: tf.square(x), NARROW.astype("uint8"), name="uint8")
+case("OneHot", lambda x: tf.one_hot(x, 5), np.array([2**40 + 1, -(2**63), -1, 4, 5], "int64"), name="wide")
+case("OneHot", lambda x: tf.one_hot(x, 5, 2.0, axis=0), np.array([0, 4, 5, 255], "uint8"), name="uint8")
+FLAGS = np.array([[False, True, True], [True, False, True]])
+case("ArgMax", lambda x: tf.argmax(x, 1), FLAGS, name="bool")
+case("ArgMin", lambda x: tf.argmin(x, 1), FLAGS, name="bool")
+for dtype in ("int8", "uint8", "int16", "int32", "int64"):
+    case("Cast", lambda x, to=dtype: tf.cast(x, to), UNUSUAL, name=f"to {dtype}")
+    case("Cast", lambda x, to=dtype: tf.cast(tf.round(x), to), 100 * ROWS, name=f"rounded, to {dtype}")
+case(
+    "UnsortedSegmentProd",
+    lambda x: RAW.UnsortedSegmentProd(data=x, segment_ids=[1, -1, 1], num_segments=3),
+    ROWS,
+    name="outside",
+    shapes=((3, None),),
+)
+case("StridedSlice", lambda x: x[:, :0] + 1.0, ROWS, name="empty")
+case("StridedSlice", lambda x: tf.concat([x[:, None, :0], x[:, None]], 2), ROWS, name="empty part")
+case("StridedSlice", lambda x: tf.reduce_sum(x[:, :0], 1), ROWS, name="sum of none", shapes=((None, 5),))
+case("StridedSlice", lambda x: x[1:] - x[:-1], ROWS[:1], name="of one")

@@ -17,12 +17,13 @@ from keras_transformer.export.errors import ExportError
 
 
 def difference(found, expected):
-    """The largest difference, as a share of each value or of 1."""
+    """The largest difference, as a share of each value or of 1; NaN equals NaN."""
     assert found.shape == expected.shape, (found.shape, expected.shape)
     found, expected = found.astype("float64"), expected.astype("float64")
+    is_same = (found == expected) | (np.isnan(found) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        away = np.where(found == expected, 0, np.abs(found - expected)) / np.maximum(1, np.abs(expected))
-    return float(np.nan_to_num(away, nan=np.inf).max())
+        away = np.where(is_same, 0, np.abs(found - expected) / np.maximum(1, np.abs(expected)))
+    return float(np.nan_to_num(away, nan=np.inf).max(initial=0))
 
 
 def record(case, format, shapes):

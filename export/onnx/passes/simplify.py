@@ -10,6 +10,8 @@ from keras_transformer.export.onnx.graph import all_nodes
 from keras_transformer.export.onnx.passes.naming import make_names_unique
 
 _FOLD_BYTES = 4096
+# A domain in which a pass does not know a node.
+_KEPT = "kept"
 _Output = tuple[str | None, ir.TypeProtocol | None, ir.Shape | None]
 
 
@@ -21,18 +23,34 @@ def simplify(model: ir.Model) -> None:
     outputs = [(each.name, each.type, each.shape) for each in model.graph.outputs]
     make_names_unique(model.graph)  # Rules number their values from 1, and name constants after one weight.
     optimizer.fold_constants(model, input_size_limit=_FOLD_BYTES, output_size_limit=_FOLD_BYTES)
-    for each in (
-        common.IdentityEliminationPass(),
-        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-        common.DeduplicateInitializersPass(),
-    ):
-        each(model)
+    _drop_identities(model)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    common.DeduplicateInitializersPass()(model)
     _drop_zero_points(model.graph)
     _return_own_values(model.graph)
     _remove_duplicates(model, model.graph)
     common.RemoveUnusedNodesPass()(model)
     _separate_outputs(model.graph, outputs)
     make_names_unique(model.graph)
+
+
+def _drop_identities(model: ir.Model) -> None:
+    """Drops nodes that copy a value, but for those in bodies that return what an enclosing graph computes.
+
+    Two branches may return one such value, which the pass takes for an output of both.
+    """
+    returned = [node for node in all_nodes(model.graph) if node.op_type == "Identity" and _returns_captured(node)]
+    for node in returned:
+        node.domain = _KEPT
+    common.IdentityEliminationPass()(model)
+    for node in returned:
+        node.domain = ""
+
+
+def _returns_captured(node: ir.Node) -> bool:
+    value = node.inputs[0]
+    producer = None if value is None else value.producer()
+    return node.outputs[0].is_graph_output() and producer is not None and producer.graph is not node.graph
 
 
 def _drop_zero_points(graph: ir.Graph) -> None:

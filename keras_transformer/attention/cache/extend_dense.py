@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
+import keras
 from keras import ops
 
 from keras_transformer.attention.cache.dense import check_key_mask, read_dense_cache, token_slots, update_dense_cache
@@ -15,7 +15,7 @@ from keras_transformer.utils.types import Cache, Tensor
 
 
 def extend_dense(
-    mechanism: Any,
+    mechanism: keras.layers.Layer,
     query: Tensor,
     key: Tensor,
     value: Tensor,

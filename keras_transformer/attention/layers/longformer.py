@@ -20,7 +20,7 @@ from keras_transformer.attention.partition.global_tokens import (
     of_keys,
     of_queries,
 )
-from keras_transformer.attention.partition.windows import new_window_part, window_part
+from keras_transformer.attention.partition.windows import DilatedWindow
 from keras_transformer.attention.softmax.partial_softmax import merge_parts, partial_attention
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.layers.projection import join_heads, split_heads
@@ -186,9 +186,7 @@ class LongformerAttention(TokenMixer):
         if chosen is not None:
             key_mask = combine(key_mask, ops.logical_not(with_batch_axis(chosen.is_global, ops.shape(query)[0])))
         visible = dataclasses.replace(visibility, key_mask=key_mask)
-        window = window_part(
-            self.softmax, query, key, value, visible, self._window, self._dilations, self.position, training
-        )
+        window = self._windows(training).part(query, key, value, visible)
         if chosen is None:
             return merge_parts([window])
         visible = of_keys(visibility, chosen)
@@ -199,6 +197,9 @@ class LongformerAttention(TokenMixer):
         query, key, value = self._global_heads(tokens, visible)
         seeing = partial_attention(self.softmax, query, key, value, visible, self.position, training=training)
         return chosen.scatter(merge_parts([window, chosen_part]), seeing.context)
+
+    def _windows(self, training: bool | None) -> DilatedWindow:
+        return DilatedWindow(self.softmax, self._window, self._dilations, self.position, training)
 
     def _local_heads(self, tokens, visibility):
         return self._heads((self._query_dense, self._key_dense, self._value_dense), tokens, visibility)
@@ -231,9 +232,7 @@ class LongformerAttention(TokenMixer):
         visible = dataclasses.replace(
             visibility, key_mask=slots >= self.num_global_tokens, key_slots=slots, key_positions=slots
         )
-        window = new_window_part(
-            self.softmax, query, keys, values, visible, self._window, self._dilations, self.position, training
-        )
+        window = self._windows(training).new_part(query, keys, values, visible)
         if not self.num_global_tokens:
             return merge_parts([window]), following
         heads = self._global_heads(tokens, visibility)

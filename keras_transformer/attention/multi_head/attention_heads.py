@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
+import keras
 from keras import ops
 
 from keras_transformer.attention.cache.dense import check_key_mask, fill_dense_cache, read_dense_cache
@@ -37,9 +37,9 @@ class AttentionHeads:
     value_dense: Projection | None
     gate_dense: Projection | None
     output_dense: Projection
-    query_norm: Any
-    key_norm: Any
-    context_norm: Any
+    query_norm: keras.layers.Layer
+    key_norm: keras.layers.Layer
+    context_norm: keras.layers.Layer
     mechanism: Mechanism
     position: AttentionPosition | None
     window: int | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from keras import ops
 
@@ -21,7 +20,7 @@ class CounterBasedDropout:
     """
 
     rate: float
-    seed: Any
+    seed: Tensor
 
     def factors(self, weights: Tensor, sizes: tuple[Tensor, Tensor], i: Tensor, j: Tensor) -> Tensor:
         """Returns the factors of query block `i` and key block `j`, float32 `(B, N, t, s)`, the shape of the weights.

@@ -8,9 +8,14 @@ from typing import Any, Unpack
 import numpy as np
 from keras import ops
 
-from keras_transformer.audio.spectrograms.fourier import WINDOWS, fourier_kernel, power_spectrum
-from keras_transformer.audio.spectrograms.mel import MEL_SCALES, mel_filters
-from keras_transformer.audio.spectrograms.spectrogram import MelSpectrogram
+from keras_transformer.audio.spectrograms.spectrogram import (
+    MEL_SCALES,
+    WINDOWS,
+    MelSpectrogram,
+    fourier_kernel,
+    mel_filters,
+    power_spectrum,
+)
 from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, LayerOptions, Path, Shape, Tensor

@@ -7,9 +7,13 @@ from typing import Unpack
 import keras
 from keras import ops
 
-from keras_transformer.audio.spectrograms.fourier import WINDOWS, fourier_kernel, power_spectrum
-from keras_transformer.audio.spectrograms.mel import mel_filters
-from keras_transformer.audio.spectrograms.spectrogram import MelSpectrogram
+from keras_transformer.audio.spectrograms.spectrogram import (
+    WINDOWS,
+    MelSpectrogram,
+    fourier_kernel,
+    mel_filters,
+    power_spectrum,
+)
 from keras_transformer.utils.processor_config import is_number
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, LayerOptions, Path, Shape, Tensor

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from keras_transformer.utils.types import Shape, Tensor
 
 
-def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> keras.layers.Layer:
+def speaker_projection(width: int, speaker_shape: Shape | None, policy: keras.DTypePolicy) -> keras.layers.Layer:
     """Returns the built `keras.layers.Dense` of the vector of a speaker, named "speaker"; None without one."""
     if speaker_shape is None:
         return None
@@ -19,6 +17,6 @@ def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> 
     return layer
 
 
-def add_speaker(inputs: Tensor, projection: Any, speaker: Tensor | None) -> Tensor:
+def add_speaker(inputs: Tensor, projection: keras.layers.Layer | None, speaker: Tensor | None) -> Tensor:
     """Returns inputs `(B, T, D)` plus the projection of the vectors of speakers `(B, S)`; the inputs without speakers."""
     return inputs if speaker is None else inputs + ops.expand_dims(projection(speaker), 1)

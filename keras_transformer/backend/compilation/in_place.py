@@ -119,7 +119,7 @@ class InPlace:
 
         written = compiled_by_xla()(whole) if self._jit_compile else by_rows
         traced = tf.function(written, jit_compile=self._jit_compile, autograph=False)
-        concrete: dict[Any, Function] = {}
+        concrete: dict[object, Function] = {}
 
         def call(*arguments: object) -> np.ndarray:
             tensors = [tf.convert_to_tensor(each, dtype) for each, dtype in zip(arguments, dtypes, strict=True)]

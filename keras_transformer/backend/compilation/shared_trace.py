@@ -40,7 +40,7 @@ class SharedTrace:
             argument nor a variable of the layer.
     """
 
-    _structure: Any  # Of the results.
+    _structure: object  # Of the results.
     _num_losses: int
     _changed: list[int]  # Indices of the states that change.
 

@@ -47,7 +47,9 @@ def gathered_weights(layer: keras.layers.Layer) -> Iterator[None]:
             scope.add_update(pair)
 
 
-def _split_layouts(layer: keras.layers.Layer) -> dict[str, tuple[Any, Any]]:
+def _split_layouts(
+    layer: keras.layers.Layer,
+) -> dict[str, tuple[keras.distribution.TensorLayout, keras.distribution.TensorLayout]]:
     """Returns the layouts of the weights that the axis of the batch splits: path to the layout of the whole, and that."""
     distribution = keras.distribution.distribution()
     if keras.backend.backend() != "jax" or not isinstance(distribution, keras.distribution.ModelParallel):
@@ -61,10 +63,10 @@ def _split_layouts(layer: keras.layers.Layer) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def _gathered(value: Tensor, whole: Any, split: Any) -> Tensor:
+def _gathered(value: Tensor, whole: Any, split: object) -> Tensor:
     import jax
 
-    def constrained(layout: Any) -> Callable[[Tensor], Tensor]:
+    def constrained(layout: keras.distribution.TensorLayout) -> Callable[[Tensor], Tensor]:
         return lambda x: keras.distribution.distribute_tensor(x, layout)
 
     gather = jax.custom_vjp(constrained(whole))

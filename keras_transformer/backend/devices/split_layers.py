@@ -49,7 +49,7 @@ def mesh_that_splits_experts(num_experts: int, shape: Shape) -> Any:
 
 def on_devices_of_experts(
     function: Callable[..., Tensor],
-    mesh: Any,
+    mesh: keras.distribution.DeviceMesh,
     num_experts: int,
     x: Tensor,
     experts: Tensor,

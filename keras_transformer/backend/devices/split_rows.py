@@ -9,7 +9,7 @@ import keras
 SEQUENCE = "sequence"
 
 
-def axis_size(mesh: Any, name: str) -> int:
+def axis_size(mesh: keras.distribution.DeviceMesh, name: str) -> int:
     """Returns the number of devices along an axis of a `keras.distribution.DeviceMesh`.
 
     Example:

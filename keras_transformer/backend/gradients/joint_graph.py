@@ -199,7 +199,7 @@ def _inputs(node: tf.Operation) -> list[str]:
     return [each if ":" in each else f"{each}:0" for each in node.input if not each.startswith("^")]
 
 
-def _without_missing(node: tf.Operation, chosen: set[str]) -> Any:
+def _without_missing(node: tf.Operation, chosen: set[str]) -> tf.compat.v1.NodeDef:
     """Returns a copy of a node without its dependencies on nodes that are not chosen."""
     copied = type(node)()
     copied.CopyFrom(node)

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 
 
-def functional(model: keras.layers.Layer) -> Any:
+class Arguments(Protocol):
+    """The arguments of one call of an operation, with symbolic tensors among them."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def fill_in(self, tensor_dict: Mapping[int, object]) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+
+
+class Node(Protocol):
+    """One call of an operation in the graph of a Functional model."""
+
+    operation: keras.Operation
+    arguments: Arguments
+    outputs: list[keras.KerasTensor]
+    output_tensors: list[keras.KerasTensor]
+
+    @property
+    def input_tensors(self) -> list[keras.KerasTensor]: ...
+
+
+def functional(model: keras.layers.Layer) -> keras.layers.Layer:
     """Returns the Functional model in a built `Sequential`; anything else unchanged."""
     return getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
 
@@ -22,7 +43,7 @@ def has_own_input(model: keras.Sequential) -> bool:
     return isinstance(tracked[0], keras.layers.InputLayer)
 
 
-def nodes_in_order(model: keras.Model) -> list[Any]:
+def nodes_in_order(model: keras.Model) -> list[Node]:
     """Returns the nodes of a Functional model in the order of computation, without its inputs."""
     depths = sorted(model._nodes_by_depth, reverse=True)
     return [node for depth in depths for node in model._nodes_by_depth[depth] if not node.is_input]
@@ -51,17 +72,17 @@ def pack_inputs(model: keras.Model, tensors: Sequence[object]) -> Any:
     return keras.tree.pack_sequence_as(model._inputs_struct, list(tensors))
 
 
-def fill_in(node: Any, values: Mapping[int, object]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def fill_in(node: Node, values: Mapping[int, object]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Returns the arguments of a node, with values by the ids of symbolic tensors in their place."""
     return node.arguments.fill_in(values)
 
 
-def named_arguments(node: Any) -> dict[str, Any]:
+def named_arguments(node: Node) -> dict[str, Any]:
     """Returns the arguments by keyword with which a node calls its operation."""
     return dict(node.arguments.kwargs)
 
 
-def first_argument(node: Any) -> Any:
+def first_argument(node: Node) -> Any:
     """Returns the symbolic tensors that a node's operation takes as its first argument."""
     return node.arguments.args[0] if node.arguments.args else next(iter(node.arguments.kwargs.values()))
 
@@ -77,7 +98,7 @@ def inputs_of(tensor: keras.KerasTensor) -> list[keras.KerasTensor]:
     return list(history.operation._inbound_nodes[history.node_index].input_tensors)
 
 
-def consumers(tensor: keras.KerasTensor) -> list[Any]:
+def consumers(tensor: keras.KerasTensor) -> list[Node]:
     """Returns the nodes that take a symbolic tensor as input, in every model that was made of it."""
     return [
         node

@@ -104,7 +104,8 @@ def unconverted_inputs(layer: InputConversion) -> Iterator[None]:
 
 @contextlib.contextmanager
 def wrapped_calls(
-    layers: Iterable[keras.layers.Layer], wrap: Callable[[Any, Callable[..., Any]], Callable[..., Any]]
+    layers: Iterable[keras.layers.Layer],
+    wrap: Callable[[keras.layers.Layer, Callable[..., Any]], Callable[..., object]],
 ) -> Iterator[None]:
     """Context in which `call` of each layer is `wrap(layer, call)`.
 

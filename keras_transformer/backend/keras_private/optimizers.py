@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Initializer, Tensor
 
 
 def stateless_optimizer(
@@ -60,8 +60,8 @@ def create_accumulators_of_replicas(optimizer: keras.optimizers.Optimizer) -> No
     create = optimizer.add_variable_from_reference
 
     def add_variable_from_reference(
-        reference_variable: keras.Variable, name: str | None = None, initializer: Any = "zeros"
-    ) -> Any:
+        reference_variable: keras.Variable, name: str | None = None, initializer: Initializer = "zeros"
+    ) -> keras.Variable:
         if name != "gradient_accumulator":
             return create(reference_variable, name=name, initializer=initializer)
         variable = keras.Variable(

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 from keras import ops
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import DType, Shape, Tensor
+
+Seed: TypeAlias = "int | keras.random.SeedGenerator | None"
 
 _NAMES = ("normal", "uniform", "dropout")
 _lock = threading.RLock()
 
 
 @contextlib.contextmanager
-def replaced_draws(draw: Callable[[str, Any], Tensor]) -> Iterator[None]:
+def replaced_draws(draw: Callable[[str, Shape], Tensor]) -> Iterator[None]:
     """Context in which this thread's normal and uniform random numbers, and those of dropout, come from a function.
 
     Other random numbers, such as integers and categories, stay as they are.
@@ -52,19 +54,24 @@ def replaced_draws(draw: Callable[[str, Any], Tensor]) -> Iterator[None]:
 class _Numbers:
     """Functions of `keras.random` that make their numbers of those that another one draws."""
 
-    def __init__(self, draw: Callable[[str, Any], Tensor]) -> None:
+    def __init__(self, draw: Callable[[str, Shape], Tensor]) -> None:
         self._draw = draw
 
-    def normal(self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
+    def normal(
+        self, shape: Shape, mean: float = 0.0, stddev: float = 1.0, dtype: DType = None, seed: Seed = None
+    ) -> Tensor:
         return ops.cast(self._draw("normal", shape), dtype or keras.config.floatx()) * stddev + mean
 
-    def uniform(self, shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
+    def uniform(
+        self, shape: Shape, minval: float = 0.0, maxval: float = 1.0, dtype: DType = None, seed: Seed = None
+    ) -> Tensor:
         drawn = ops.cast(self._draw("uniform", shape), dtype or keras.config.floatx())
         return drawn * (maxval - minval) + minval
 
-    def dropout(self, inputs: Tensor, rate: float, noise_shape: Any = None, seed: Any = None) -> Tensor:
+    def dropout(self, inputs: Tensor, rate: float, noise_shape: Shape | None = None, seed: Seed = None) -> Tensor:
         shape = ops.shape(inputs)
         if noise_shape is not None:
-            shape = [size if given is None else given for size, given in zip(shape, noise_shape, strict=True)]
+            sizes = zip(shape, noise_shape, strict=True)
+            shape = tuple(size if given is None else given for size, given in sizes)
         is_kept = self._draw("uniform", shape) >= rate
         return ops.where(is_kept, inputs / (1.0 - rate), ops.zeros_like(inputs))

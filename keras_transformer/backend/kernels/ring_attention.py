@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
+
 from keras_transformer.backend.devices.split_rows import SEQUENCE, axis_size, mesh_that_splits_rows
 from keras_transformer.backend.kernels.ring_chunks import (
     MASKED,
@@ -31,7 +33,7 @@ class Ring(NamedTuple):
         heads: str or None. The axis that splits heads, of queries and of keys.
     """
 
-    mesh: Any
+    mesh: keras.distribution.DeviceMesh
     sequence: str
     batch: str | None = None
     heads: str | None = None

@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from keras_transformer.blocks.block import Block, serialize_template, template
+from keras_transformer.blocks.residual import RESIDUALS
 from keras_transformer.blocks.residual.residual import Residual
-from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 

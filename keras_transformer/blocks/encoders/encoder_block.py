@@ -11,8 +11,8 @@ from keras_transformer.attention import capture
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block, serialize_template, template
 from keras_transformer.blocks.encoders.first_token import check_first_token
+from keras_transformer.blocks.residual import RESIDUALS
 from keras_transformer.blocks.residual.residual import Residual
-from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 

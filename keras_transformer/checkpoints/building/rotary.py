@@ -178,7 +178,7 @@ def _stretched(factor: float, by: float) -> float:
 
 
 _ORIGINAL = "original_max_position_embeddings"
-_SCALINGS: dict[str, Callable[[Config, Config], Any]] = {
+_SCALINGS: dict[str, Callable[[Config, Config], object]] = {
     "linear": _linear,
     "llama3": _llama3,
     "yarn": _yarn,

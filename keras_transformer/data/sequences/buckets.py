@@ -78,10 +78,7 @@ def bucket_batches(
         raise ValueError(f"seed must not be negative. Received: {seed}")
     columns = _Columns(inputs, labels, padding_id, ignore_id)
     lengths = columns.lengths()
-    kept = np.arange(len(lengths)) if max_length is None else np.flatnonzero(lengths <= max_length)
-    if not len(kept):
-        limit = "" if max_length is None else f": none of {len(lengths)} is at most max_length={max_length} long"
-        raise SequenceDataError(f"There are no examples{limit}.")
+    kept = _kept(lengths, max_length)
     longest = kept[np.argmax(lengths[kept])]
     sizes = _padded_lengths(int(lengths[longest]), multiple, growth)
     if sizes[-1] > tokens_per_batch:
@@ -101,6 +98,15 @@ def bucket_batches(
     result.dropped = len(lengths) - len(kept)
     result.padded_lengths = tuple(sizes)
     return result
+
+
+def _kept(lengths: np.ndarray, max_length: int | None) -> np.ndarray:
+    """The indices of the examples that are not too long."""
+    kept = np.arange(len(lengths)) if max_length is None else np.flatnonzero(lengths <= max_length)
+    if not len(kept):
+        limit = "" if max_length is None else f": none of {len(lengths)} is at most max_length={max_length} long"
+        raise SequenceDataError(f"There are no examples{limit}.")
+    return kept
 
 
 def sequence_to_sequence(sources: ArrayLike, targets: ArrayLike) -> tuple[dict[str, Ragged], Ragged]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.generation.chat.conversation_steps import ConversationSteps
-from keras_transformer.generation.chat.messages import read_messages
+from keras_transformer.generation.chat.messages import Tools, read_messages
 from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Conversation:
         generator: Generator,
         messages: Sequence[Mapping[str, object]] = (),
         *,
-        tools: Sequence[Any] | None = None,
+        tools: Tools | None = None,
         template: JsonObject | None = None,
     ) -> None:
         self.messages = read_messages(messages) if messages else []
@@ -79,7 +79,7 @@ class Conversation:
         """
         return "".join(self.stream(content, **options))
 
-    def stream(self, content: str | dict[str, Any], **options: Any) -> Iterator[str]:
+    def stream(self, content: str | JsonObject, **options: Any) -> Iterator[str]:
         """Adds a message and returns the answer piece by piece; as `send`.
 
         The message and what has been yielded of the answer are added when the stream ends or is closed.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from keras_transformer.generation.errors import ChatMessageError
 from keras_transformer.utils.types import JsonObject
 
+# One message of the user, or messages as dicts of "role" and "content".
+MessagesLike: TypeAlias = "str | Sequence[Mapping[str, object]]"
+# The functions that a model may call, as JSON schemas or as Python functions.
+Tools: TypeAlias = "Sequence[Mapping[str, object] | Callable[..., object]]"
 
-def read_messages(messages: Any) -> list[JsonObject]:
+
+def read_messages(messages: MessagesLike) -> list[JsonObject]:
     """Validates messages.
 
     Args:
@@ -31,7 +36,7 @@ def read_messages(messages: Any) -> list[JsonObject]:
     return [_read(number, message) for number, message in enumerate(messages)]
 
 
-def _read(number: int, message: Any) -> JsonObject:
+def _read(number: int, message: object) -> JsonObject:
     if not isinstance(message, Mapping):
         raise ChatMessageError(f"Message {number} must be a dict of 'role' and 'content'. Received: {message!r:.80}")
     role, content = message.get("role"), message.get("content")

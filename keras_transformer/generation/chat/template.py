@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_transformer.generation.chat.environment import environment
-from keras_transformer.generation.chat.messages import read_messages
+from keras_transformer.generation.chat.messages import MessagesLike, Tools, read_messages
 from keras_transformer.generation.errors import ChatTemplateError
 from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.utils.types import SpecialTokens
 
 # The names of special tokens in templates, by their role.
 _NAMES = {
@@ -47,7 +47,7 @@ class ChatTemplate:
     more than 2^24 elements are refused, and `{% generation %}` marks nothing.
     """
 
-    def __init__(self, source: str, special_tokens: dict[str, Any] | None = None) -> None:
+    def __init__(self, source: str, special_tokens: SpecialTokens | None = None) -> None:
         import jinja2
 
         self.source = source
@@ -71,9 +71,9 @@ class ChatTemplate:
 
     def render(
         self,
-        messages: Sequence[Mapping[str, object]],
+        messages: MessagesLike,
         *,
-        tools: Sequence[Any] | None = None,
+        tools: Tools | None = None,
         add_generation_prompt: bool = True,
         **variables: object,
     ) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from keras_transformer.generation.engine.paging import BlockPool, BlockTable
 from keras_transformer.utils.types import ArrayLike
@@ -45,7 +44,7 @@ class CachePool:
         """list of `BlockPool`: `blocks` and `states`, without None."""
         return [pool for pool in (self.blocks, self.states) if pool is not None]
 
-    def has_room(self, tables: Any, lengths: ArrayLike) -> bool:
+    def has_room(self, tables: Sequence[CacheTable], lengths: ArrayLike) -> bool:
         """Returns whether all of these sequences can grow to the given lengths together."""
         return all(
             sum(table.num_missing(pool, length) for table, length in zip(tables, lengths, strict=True)) <= pool.num_free

@@ -26,6 +26,8 @@ from keras_transformer.utils.errors import failure_to, one_line
 from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    from keras_transformer.generation.chat.messages import Tools
+    from keras_transformer.generation.prompts import PromptsLike
     from keras_transformer.generation.protocols import ServedModel
 
 
@@ -119,12 +121,12 @@ class Engine:
         self.steps.warm_up()
         return self
 
-    def chat_prompt(self, messages: Sequence[Mapping[str, object]], *, tools: Any = None) -> list[int]:
+    def chat_prompt(self, messages: Sequence[Mapping[str, object]], *, tools: Tools | None = None) -> list[int]:
         """Returns the token ids of messages, through the chat template of the tokenizer; see `Generator.chat_prompt`."""
         return self._reader.chat_prompt(messages, tools=tools)
 
     def submit(
-        self, prompt: Any, *, wait: float | None = 0.0, priority: int = 0, user: Hashable = None, **options: Any
+        self, prompt: PromptsLike, *, wait: float | None = 0.0, priority: int = 0, user: Hashable = None, **options: Any
     ) -> Request:
         """Submits a request for the continuation of one prompt.
 
@@ -151,7 +153,7 @@ class Engine:
 
     def submit_samples(
         self,
-        prompt: Any,
+        prompt: PromptsLike,
         count: int,
         *,
         wait: float | None = 0.0,

@@ -29,10 +29,12 @@ from keras_transformer.utils.http.guard import Guard
 from keras_transformer.utils.http.server import run_server
 
 if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectSendStream
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
     from keras_transformer.generation.engine.engine import Engine
+    from keras_transformer.generation.engine.request import Request as EngineRequest
 
 _MAX_BODY_BYTES = 4 << 20
 _MAX_CHOICES = 128
@@ -130,12 +132,16 @@ class _EngineResponse(Response):
     """Base of responses that cancel their requests when the client disconnects."""
 
     def __init__(
-        self, content: CompletionResponse, requests: list[Any], in_thread: Callable[..., Any], with_usage: bool
+        self,
+        content: CompletionResponse,
+        requests: list[EngineRequest],
+        in_thread: Callable[..., Any],
+        with_usage: bool,
     ) -> None:
         self.status_code, self.background = 200, None
         self.content, self.requests, self.in_thread, self.with_usage = content, requests, in_thread, with_usage
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, receive, group.cancel_scope)
@@ -145,7 +151,7 @@ class _EngineResponse(Response):
             for request in self.requests:
                 request.cancel()
 
-    async def _watch(self, receive: Any, scope: Any) -> None:
+    async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         scope.cancel()
@@ -172,7 +178,7 @@ class _StreamingResponse(_EngineResponse):
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        writer, reader = anyio.create_memory_object_stream[Any](0)
+        writer, reader = anyio.create_memory_object_stream[object](0)
         async with anyio.create_task_group() as group, reader:
             for index, request in enumerate(self.requests):
                 group.start_soon(self._pump, index, request, writer.clone())
@@ -184,7 +190,7 @@ class _StreamingResponse(_EngineResponse):
         await self._event(send, "[DONE]")
         await send({"type": "http.response.body", "body": b""})
 
-    async def _pump(self, index: Any, request: Request, writer: Any) -> None:
+    async def _pump(self, index: int, request: EngineRequest, writer: MemoryObjectSendStream[object]) -> None:
         """Writes the chunks of one request and its last chunk."""
         async with writer:
             pieces = request.stream()
@@ -195,16 +201,16 @@ class _StreamingResponse(_EngineResponse):
             except GenerationError as error:
                 await writer.send(_error(error)[1])
 
-    async def _event(self, send: Send, data: Any) -> None:
+    async def _event(self, send: Send, data: object) -> None:
         await send({"type": "http.response.body", "body": f"data: {data}\n\n".encode(), "more_body": True})
 
 
-def _submit(engine: Engine, completion: Completion, wait: float | None) -> list[Any]:
+def _submit(engine: Engine, completion: Completion, wait: float | None) -> list[EngineRequest]:
     """Submits a request for each choice. If one fails, all are cancelled."""
     if len(completion.prompts) * completion.num_choices > _MAX_CHOICES:
         raise InvalidBodyError(f"The number of prompts times 'n' must be at most {_MAX_CHOICES}.", "n")
     as_text = None if engine.tokenizer is None else True
-    requests: list[Any] = []
+    requests: list[EngineRequest] = []
     with on_failure(_cancel, requests):
         for prompt in completion.prompts:
             requests += engine.submit_samples(
@@ -213,7 +219,7 @@ def _submit(engine: Engine, completion: Completion, wait: float | None) -> list[
     return requests
 
 
-def _cancel(requests: list[Any]) -> None:
+def _cancel(requests: list[EngineRequest]) -> None:
     for request in requests:
         request.cancel()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from keras_transformer.generation.filters import EXCLUDED
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
+    import llguidance
+
     from keras_transformer.generation.grammar.grammar import Grammar
     from keras_transformer.generation.grammar.token_bytes import TokenBytes
 
@@ -40,7 +42,7 @@ class Constraint:
     def __init__(self, grammar: Grammar, vocabulary: TokenBytes) -> None:
         self._vocabulary, self._max_digits = vocabulary, grammar.max_digits
         self._start = vocabulary.matcher(grammar)
-        self._matchers: dict[tuple[int, ...], Any] = {}
+        self._matchers: dict[tuple[int, ...], llguidance.LLMatcher] = {}
 
     def apply(self, logits: Tensor, sequences: Iterable[Sequence[int] | None]) -> np.ndarray:
         """Returns logits in which the tokens that are not allowed are -inf.
@@ -63,7 +65,7 @@ class Constraint:
                 np.copyto(row, EXCLUDED, where=excluded[tokens])
         return logits
 
-    def _allowed(self, tokens: tuple[int, ...], matcher: Any) -> np.ndarray:
+    def _allowed(self, tokens: tuple[int, ...], matcher: llguidance.LLMatcher) -> np.ndarray:
         """The tokens that may come next, bool `(V,)`: no further digit after too many, unless nothing else may follow."""
         allowed = self._vocabulary.allowed(matcher)
         if self._max_digits is None or self._vocabulary.text.digits_at_the_end(tokens) < self._max_digits:
@@ -107,7 +109,7 @@ class Constraint:
                 return key
         return max(self._matchers, key=lambda key: _common(key, tokens), default=())
 
-    def _move(self, matcher: Any, base: tuple[int, ...], tokens: tuple[int, ...]) -> bool:
+    def _move(self, matcher: llguidance.LLMatcher, base: tuple[int, ...], tokens: tuple[int, ...]) -> bool:
         """Moves the matcher of a sequence to another one; returns False if that goes on after its end."""
         common = _common(base, tokens)
         if common < len(base):

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_transformer.generation.errors import GrammarError
-from keras_transformer.generation.grammar.grammar import Grammar
-from keras_transformer.generation.grammar.library import library
+from keras_transformer.generation.grammar.grammar import Grammar, library
 
 # Between tokens of JSON: nothing, a space, or a line break with indentation. Without a limit a model may never end.
 _WHITESPACE = r"( |\n {0,32})?"
@@ -46,7 +45,7 @@ class JsonSchema(Grammar):
     Reference: JSON Schema, draft 2020-12, as far as the `llguidance` library enforces it.
     """
 
-    schema: Any = dataclasses.field(hash=False)
+    schema: object = dataclasses.field(hash=False)
     compact: bool = False
     max_digits: int | None = 20
     source: str = dataclasses.field(init=False, repr=False)

@@ -12,6 +12,7 @@ from keras_transformer.generation.grammar.token_bytes import TokenBytes
 
 if TYPE_CHECKING:
     from keras_transformer.generation.generation_spec import GenerationSpec
+    from keras_transformer.generation.stop import StopLike
 
 
 class ModelGrammars:
@@ -35,7 +36,7 @@ class ModelGrammars:
         self._tokenizer = tokenizer
         self._spec = spec
 
-    def check(self, grammar: Any, stop: Any) -> None:
+    def check(self, grammar: Grammar | None, stop: StopLike) -> None:
         """Validates the arguments of a request.
 
         Raises:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from keras_transformer.generation.errors import GrammarError
-from keras_transformer.generation.grammar.grammar import Grammar
-from keras_transformer.generation.grammar.library import library
+from keras_transformer.generation.grammar.grammar import Grammar, library
 
 
 @dataclasses.dataclass(frozen=True)

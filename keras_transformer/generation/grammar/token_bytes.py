@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.generation.errors import GrammarError
 from keras_transformer.generation.grammar.byte_text import ByteText
-from keras_transformer.generation.grammar.grammar import Grammar
-from keras_transformer.generation.grammar.library import library, limits, one_line
+from keras_transformer.generation.grammar.grammar import Grammar, library, limits, one_line
+
+if TYPE_CHECKING:
+    import llguidance
+
 
 # A character that no word begins with: the tokens after it do not depend on what a tokenizer adds before a text.
 _BEFORE = "\x02"
@@ -90,10 +93,10 @@ class TokenBytes:
         return cls([*tokens, *[b""] * (size - len(tokens))], special, end_ids, tokenizer.encode)
 
     @functools.cached_property
-    def _tokenizer(self) -> Any:
+    def _tokenizer(self) -> llguidance.LLTokenizer:
         return library().LLTokenizer(self._words)
 
-    def _matcher(self, grammar: Grammar) -> Any:
+    def _matcher(self, grammar: Grammar) -> llguidance.LLMatcher:
         """The state of a grammar before the first token, an `LLMatcher` that must not be changed.
 
         Raises:
@@ -106,7 +109,7 @@ class TokenBytes:
             raise GrammarError("The grammar has the empty text only, which a model without an end token cannot write.")
         return matcher
 
-    def allowed(self, matcher: Any) -> np.ndarray:
+    def allowed(self, matcher: llguidance.LLMatcher) -> np.ndarray:
         """The tokens that may come next, bool `(V,)`.
 
         Raises:
@@ -122,7 +125,7 @@ class TokenBytes:
         mask[self._copies[0]] = mask[self._copies[1]]
         return mask[: self.size]
 
-    def consume(self, matcher: Any, tokens: Sequence[int]) -> bool:
+    def consume(self, matcher: llguidance.LLMatcher, tokens: Sequence[int]) -> bool:
         """Adds tokens to the state of a grammar; returns whether the text was incomplete before the last of them.
 
         Raises:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class BatchRows:
         self._cached = [prompt.tolist() for prompt in request.prompts for _ in range(width)]
         self._is_expanded = False
 
-    def assign(self, sequences: Any) -> list[list[int]]:
+    def assign(self, sequences: Sequence[Sequence[Sequence[int]]]) -> list[list[int]]:
         """Assigns each sequence to the row with the longest common prefix.
 
         Args:
@@ -43,7 +44,7 @@ class BatchRows:
         """
         return [self._assign(number, each) for number, each in enumerate(sequences)]
 
-    def _assign(self, number: int, sequences: Any) -> list[int]:
+    def _assign(self, number: int, sequences: Sequence[Sequence[int]]) -> list[int]:
         cached = self._cached[number * self.width : (number + 1) * self.width]
         free, assigned = list(range(self.width)), []
         for sequence in sequences:
@@ -52,7 +53,7 @@ class BatchRows:
             free.remove(row)
         return assigned
 
-    def read(self, sequences: Any) -> tuple[ModelInput, np.ndarray]:
+    def read(self, sequences: Sequence[Sequence[int] | None]) -> tuple[ModelInput, np.ndarray]:
         """Returns the model input that reads sequences.
 
         Args:
@@ -61,11 +62,11 @@ class BatchRows:
         Returns:
             `(model_input, indices)`: the indices of the last token of each sequence in the logits, int `(R,)`.
         """
-        sequences = [old if new is None else new for new, old in zip(sequences, self._cached, strict=True)]
-        lengths, committed = np.array([len(each) for each in sequences]), np.repeat(self._committed, self.width)
+        whole = [old if new is None else new for new, old in zip(sequences, self._cached, strict=True)]
+        lengths, committed = np.array([len(each) for each in whole]), np.repeat(self._committed, self.width)
         starts = committed
         if self._is_rewindable:
-            starts = np.array([_common_prefix(*pair) for pair in zip(self._cached, sequences, strict=True)])
+            starts = np.array([_common_prefix(*pair) for pair in zip(self._cached, whole, strict=True)])
         starts = np.minimum(starts, lengths - 1)
         # Powers of two, to limit the number of compiled shapes.
         size = 1 << int((lengths - starts).max() - 1).bit_length()
@@ -75,8 +76,8 @@ class BatchRows:
         else:
             size = min(size, self._max_length - int(committed.max()))
             index = starts
-        tokens = [each[start : start + size] for each, start in zip(sequences, index.tolist(), strict=True)]
-        self._cached = sequences
+        tokens = [each[start : start + size] for each, start in zip(whole, index.tolist(), strict=True)]
+        self._cached = whole
         token_ids = pad([*tokens, [0] * size])[:-1]
         rows, from_saved = self._cache_rows(), not self._is_rewindable
         return ModelInput(token_ids, index.astype("int32"), rows, from_saved=from_saved), lengths - 1 - index
@@ -88,7 +89,7 @@ class BatchRows:
         self._is_expanded = True
         return np.repeat(np.arange(len(self._committed), dtype="int32"), self.width)
 
-    def commit(self, sequences: Any) -> ModelInput | None:
+    def commit(self, sequences: Sequence[Sequence[int]]) -> ModelInput | None:
         """Commits the sequence of each prompt; returns the input that adds its last token to the saved cache, if any."""
         if self._is_rewindable:
             return None
@@ -99,7 +100,7 @@ class BatchRows:
         return ModelInput(last, index, rows, from_saved=True, save=True)
 
 
-def _common_prefix(one: Any, other: Any) -> int:
+def _common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """Returns the length of the common prefix of two sequences."""
     for index, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:

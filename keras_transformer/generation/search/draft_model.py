@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Draft(Protocol):
 
     reads_states: bool = False
 
-    def propose(self, sequences: Any, count: int, uniforms: Tensor) -> Proposals:
+    def propose(self, sequences: Sequence[Sequence[int]], count: int, uniforms: Tensor) -> Proposals:
         """Proposes up to `count` tokens after each sequence."""
         ...
 
@@ -124,7 +124,7 @@ class DraftedTexts:
         texts: list of lists of int: the sequences and what was added.
     """
 
-    def __init__(self, sequences: Any, sampler: TokenSampler, request: DecodingRequest) -> None:
+    def __init__(self, sequences: Sequence[Sequence[int]], sampler: TokenSampler, request: DecodingRequest) -> None:
         self.texts = [list(each) for each in sequences]
         self._sampler, self._request = sampler, request
         self._tokens: list[np.ndarray] = []
@@ -170,7 +170,7 @@ class DraftModel(Draft):
         self.request = request
         self._cache: Cache = {}
 
-    def propose(self, sequences: Any, count: int, uniforms: Tensor) -> Proposals:
+    def propose(self, sequences: Sequence[Sequence[int]], count: int, uniforms: Tensor) -> Proposals:
         """Samples `count` tokens after each sequence.
 
         Args:
@@ -198,7 +198,9 @@ class DraftModel(Draft):
         _, self._cache = self.steps.prefill(token_ids, self.request.lengths, cache)
 
 
-def token_window(sequences: Any, starts: Any, size: int, request: DecodingRequest) -> tuple[np.ndarray, np.ndarray]:
+def token_window(
+    sequences: Sequence[Sequence[int]], starts: Sequence[int] | np.ndarray, size: int, request: DecodingRequest
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns `size` tokens of each sequence from `starts`, or from earlier so as not to exceed the maximum length.
 
     Returns:

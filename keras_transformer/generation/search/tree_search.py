@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class TreeSearch(Sampler):
     2104.05336, use the method for translation.
     """
 
-    scorer: Callable[[list[Any]], Any] | None = None
+    scorer: Callable[[list[Any]], ArrayLike] | None = None
     num_simulations: int = 50
     exploration: float = 1.0
     temperature: float = 1.0
@@ -171,7 +171,7 @@ class BatchTrees(ScoredSearch):
             for path, leaf in paths:
                 tree.backpropagate(path, leaf.value or 0.0)
 
-    def _read(self, prompts: Any, sequences: Any, rows: ArrayLike | None = None) -> Any:
+    def _read(self, prompts: Sequence[int], sequences: Sequence[list[int]], rows: ArrayLike | None = None) -> Any:
         """Reads sequences of the given prompts; returns the logits after each and its batch row."""
         by_prompt = [[number for number, each in enumerate(prompts) if each == one] for one in range(len(self._trees))]
         whole = [self._sequence(prompt, tokens) for prompt, tokens in zip(prompts, sequences, strict=True)]
@@ -180,7 +180,7 @@ class BatchTrees(ScoredSearch):
             rows = np.zeros(len(prompts), int)
             for prompt, (numbers, each) in enumerate(zip(by_prompt, assigned, strict=True)):
                 rows[numbers] = prompt * self._batch_rows.width + np.array(each, int)
-        wanted: list[Any] = [None] * (len(self._trees) * self._batch_rows.width)
+        wanted: list[Sequence[int] | None] = [None] * (len(self._trees) * self._batch_rows.width)
         for row, sequence in zip(rows, whole, strict=True):
             wanted[row] = sequence
         model_input, indices = self._batch_rows.read(wanted)
@@ -215,10 +215,12 @@ class BatchTrees(ScoredSearch):
         log_probs = np.take_along_axis(numpy_ops.log_softmax(logits), choices, axis=1)
         leaf.expand(choices[0], numpy_ops.softmax(best / self.options.temperature)[0], log_probs[0])
 
-    def _penalized(self, prompts: Any, sequences: Any, logits: Tensor) -> Tensor:
+    def _penalized(self, prompts: Sequence[int], sequences: Sequence[list[int]], logits: Tensor) -> Tensor:
         return self.request.process_logits(logits, zip(prompts, sequences, strict=True))
 
-    def _scores(self, leaves: Any, sequences: Any, log_probabilities: Any) -> Any:
+    def _scores(
+        self, leaves: Sequence[tuple[int, object]], sequences: Sequence[list[int]], log_probabilities: np.ndarray
+    ) -> ArrayLike:
         """Returns the score of each sequence, float `(leaves,)`."""
         if not sequences:
             return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import keras
 
@@ -80,7 +79,7 @@ def PaliGemma(
     from 1; rotary positions are relative.
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
-    tower: Any = vision or SigLIPVision(*_VISION, use_head=False)
+    tower: keras.Model = vision or SigLIPVision(*_VISION, use_head=False)
     if len(getattr(tower.output, "shape", ())) != 3:
         raise ValueError(f"{tower.name!r} must return tokens (B, P, D). Its output: {tower.output}")
     size = grouped.size

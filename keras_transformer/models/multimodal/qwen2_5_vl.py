@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 
@@ -79,7 +78,7 @@ def Qwen2_5VL(
     Videos, which have further positions of time, are not supported.
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads)
-    tower: Any = Qwen2_5VLVision(size) if vision is None and isinstance(size, str) else vision
+    tower: keras.Model = Qwen2_5VLVision(size) if vision is None and isinstance(size, str) else vision
     coordinates = _coordinates(tower, grouped.size.hidden_dim)
     vocabulary_size = vocabulary_size or vocabulary_of(size)
     size, norm = grouped.size, RMSNormalization(epsilon=rms_norm_epsilon)

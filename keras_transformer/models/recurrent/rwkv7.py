@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 
@@ -87,7 +87,7 @@ def RWKV7(
     """
     size = get_size(size, SIZES)
     ranks = ranks or RWKV7Ranks.of_width(size.hidden_dim)
-    template: Any = norm or LayerNormalization(epsilon=1e-5)
+    template: keras.layers.Layer = norm or LayerNormalization(epsilon=1e-5)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     blocks = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -17,6 +17,9 @@ from keras_transformer.models.transforms.graph_walk import walk
 from keras_transformer.models.transforms.token_probe import check_per_token
 from keras_transformer.utils.serialization import model_record, serializable
 from keras_transformer.utils.types import Cache, Config, DType, Outputs, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.backend.keras_private.graphs import Node
 
 _SAMPLES, _MASK = "samples", "padding_mask"
 _RECENT_SAMPLES, _NUM_FRAMES = "recent_samples", "num_frames"
@@ -158,7 +161,7 @@ class Chunkwise:
             following[_NUM_FRAMES] = ops.minimum(cache[_NUM_FRAMES] + self.chunk_length, self._memory)
         values = {id(self._inputs[_SAMPLES]): window, id(self._inputs[_MASK]): mask}
 
-        def call(node: Any, layer: keras.layers.Layer, args: Any, kwargs: dict[str, object]) -> Outputs:
+        def call(node: Node, layer: keras.layers.Layer, args: Any, kwargs: dict[str, object]) -> Outputs:
             if not _reads_chunks(node):
                 return layer(*args, **kwargs)
             own = {name: cache[f"{layer.name}_{name}"] for name in layer.init_cache(1)}
@@ -221,7 +224,7 @@ class ChunkStep(keras.layers.Layer):
         return {**super().get_config(), "model": model_record(self.model)}
 
 
-def _reads_chunks(node: Any) -> bool:
+def _reads_chunks(node: Node) -> bool:
     return bool(getattr(node.operation, "reads_chunks", False))
 
 

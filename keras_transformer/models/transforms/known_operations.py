@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 
 from keras_transformer.layers.norms import LayerNormalization, RMSNormalization
 from keras_transformer.models.building.prefill_exit import PrefillExit
+
+if TYPE_CHECKING:
+    from keras_transformer.backend.keras_private.graphs import Node
 
 # Layers that compute each token independently for any weights; no subclasses, which may override `call`.
 _ELEMENTWISE = frozenset(
@@ -28,7 +31,7 @@ _NORMS = frozenset(
 )
 
 
-def is_known(node: Any) -> bool:
+def is_known(node: Node) -> bool:
     """Whether a node is known to compute each token independently, for inputs with the tokens on axis 1."""
     layer, kind = node.operation, type(node.operation)
     ranks = {len(tensor.shape) for tensor in node.input_tensors}

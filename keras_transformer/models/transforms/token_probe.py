@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -14,6 +14,9 @@ from keras import ops
 from keras_transformer.models.transforms.known_operations import is_known
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.backend.keras_private.graphs import Node
 
 _BATCH_SIZE = 2
 _LENGTH = 6
@@ -36,16 +39,16 @@ class _Value:
     is_per_token: bool = False
     is_constant: bool = False
     is_past: bool = False
-    culprit: Any = None
+    culprit: object = None
 
 
 def check_per_token(
-    nodes: Iterable[Any],
+    nodes: Iterable[Node],
     inputs: dict[int, keras.KerasTensor],
     constants: dict[int, Tensor],
     output: keras.KerasTensor,
-    has_cache: Callable[[Any], bool],
-    takes_positions: Callable[[Any], bool],
+    has_cache: Callable[[Node], bool],
+    takes_positions: Callable[[Node], bool],
 ) -> None:
     """Checks that nodes without a cache compute each token independently of the others.
 
@@ -76,11 +79,11 @@ class _Probe:
 
     def __init__(
         self,
-        nodes: list[Any],
+        nodes: list[Node],
         inputs: dict[int, keras.KerasTensor],
         constants: dict[int, Tensor],
-        has_cache: Callable[[Any], bool],
-        takes_positions: Callable[[Any], bool],
+        has_cache: Callable[[Node], bool],
+        takes_positions: Callable[[Node], bool],
     ) -> None:
         self.nodes, self.has_cache, self.takes_positions = nodes, has_cache, takes_positions
         self.random = np.random.default_rng(_SEED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.planning.graph.access import Access
@@ -54,7 +54,7 @@ def waiting_bytes(body: tf.Graph, size_of: Callable[[tf.Tensor], float]) -> floa
     400.0
     """
     ordered = {tensor.op for tensor, output in zip(body.inputs, body.outputs, strict=True) if _changes(tensor, output)}
-    waiting: dict[Any, Any] = {}
+    waiting: dict[tf.Operation, Any] = {}
     for node in ancestors([tensor.op for tensor in body.outputs]):
         inputs = [buffer_of(tensor) for tensor in node.inputs]
         if node in ordered or not any(tensor.op in ordered for tensor in inputs):
@@ -87,7 +87,7 @@ class Kernels(NamedTuple):
         """Returns whether a tensor is attention scores that stay inside a kernel."""
         return bool(self.scores) and tensor.shape.rank is not None and self._is_square(tensor.shape)
 
-    def _is_square(self, shape: Any) -> bool:
+    def _is_square(self, shape: tf.TensorShape) -> bool:
         return shape.rank >= 4 and shape[-1] in self.scores and shape[-2] in self.scores
 
 
@@ -184,7 +184,7 @@ class _Counter:
 
     def operations(self, graph: tf.Graph) -> Iterator[tuple[Operation, ...]]:
         """Yields, for each node, its `Operation`, or several for a loop."""
-        read: dict[Any, set[Any]] = {}
+        read: dict[Hashable, set[Hashable]] = {}
         for node in _nodes(graph):
             if (body := self._subgraphs.body(node)) is not None:
                 trips = self._subgraphs.trip_count(node)
@@ -213,7 +213,7 @@ class _Counter:
             return 0.0
         return elements(node.outputs[0]) * self._part(node.outputs[0])
 
-    def _moved(self, node: tf.Operation, read: dict[Any, set[Any]]) -> float:
+    def _moved(self, node: tf.Operation, read: dict[Hashable, set[Hashable]]) -> float:
         """Returns the bytes that a node reads and writes.
 
         Args:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 from keras_transformer.planning.graph.memory import ELEMENTWISE, FUNCTIONS, REDUCTIONS, SHAPE_OPS, buffer_of
 
@@ -40,14 +41,14 @@ class FusedKernels:
     """
 
     def __init__(self, nodes: list[tf.Operation], outputs: list[tf.Tensor]) -> None:
-        self._levels: dict[Any, int] = {}
-        self._parents: dict[Any, Any] = {}
-        self._sources: dict[Any, Any] = {}
+        self._levels: dict[tf.Operation, int] = {}
+        self._parents: dict[tf.Operation, tf.Operation] = {}
+        self._sources: dict[Hashable, tf.Tensor] = {}
         self._kept = {buffer_of(tensor).ref() for tensor in outputs}
         for node in nodes:
             self._place(node)
         self._read_outside = set(self._kept)
-        self._read_unfused: set[Any] = set()
+        self._read_unfused: set[Hashable] = set()
         for node in nodes:
             kernel = self.kernel(node)
             buffers = [buffer_of(tensor) for tensor in node.inputs]
@@ -57,7 +58,7 @@ class FusedKernels:
             if kernel is None:
                 self._read_unfused.update(each.ref() for each in buffers)
 
-    def kernel(self, node: tf.Operation) -> Any:
+    def kernel(self, node: tf.Operation) -> tf.Operation | None:
         """Returns what identifies the kernel of a node; None if it is not fused."""
         if node not in self._parents:
             return None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import tensorflow as tf
 
@@ -41,7 +40,7 @@ LIST_OPS = frozenset(["EmptyTensorList", "TensorListReserve", "TensorListPushBac
 LIST_OPS |= frozenset(["TensorListGetItem", "TensorListSetItem", "TensorListLength", "TensorListElementShape"])
 REDUCTIONS = frozenset(["Sum", "Mean", "Max", "Min"])
 _PRODUCTS = ("MatMul", "BatchMatMul")
-_FUSED_TRANSPOSES: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+_FUSED_TRANSPOSES: weakref.WeakKeyDictionary[tf.Graph, bool] = weakref.WeakKeyDictionary()
 
 
 def is_view(node: tf.Operation) -> bool:
@@ -71,7 +70,7 @@ def _only_products_read(node: tf.Operation) -> bool:
     return bool(readers) and all(each.type.startswith(_PRODUCTS) for each in readers)
 
 
-def _order(axes: Any) -> list[int] | None:
+def _order(axes: tf.Tensor) -> list[int] | None:
     """Returns the permutation of a transpose, None if it is computed; one that swaps two axes is its own inverse."""
     axes = axes.op.inputs[0] if axes.op.type == "InvertPermutation" else axes
     order = tf.get_static_value(axes)
@@ -119,14 +118,14 @@ class Liveness:
         nodes: list[tf.Operation],
         outputs: Iterable[tf.Tensor] = (),
         size_of: Callable[[tf.Tensor], float] = size_of,
-        workspace: Callable[[Any], float] = lambda node: 0,
-        stored: Callable[[Any], Any] = buffer_of,
+        workspace: Callable[[tf.Operation], float] = lambda node: 0,
+        stored: Callable[[tf.Tensor], tf.Tensor] = buffer_of,
     ) -> None:
         self.nodes = nodes
         self._stored = stored
         self._size = size_of
         self._workspace = workspace
-        self._last: dict[Any, int] = {}
+        self._last: dict[Hashable, int] = {}
         for index, node in enumerate(nodes):
             for tensor in node.inputs:
                 self._last[stored(tensor).ref()] = index
@@ -143,8 +142,8 @@ class Liveness:
 
     def events(self) -> Iterator[Event]:
         """Yields the `Event` of each node, without its operations."""
-        live: dict[Any, float] = {}
-        ends: dict[int, list[Any]] = {}
+        live: dict[Hashable, float] = {}
+        ends: dict[int, list[Hashable]] = {}
         for buffer, index in self._last.items():
             ends.setdefault(index, []).append(buffer)
         for index, node in enumerate(self.nodes):
@@ -154,7 +153,7 @@ class Liveness:
             freed = sum(live.pop(buffer, 0.0) for buffer in ends.get(index, ()))
             yield Event((), allocated, workspace, freed)
 
-    def _allocate(self, node: tf.Operation, index: int, live: dict[Any, float]) -> float:
+    def _allocate(self, node: tf.Operation, index: int, live: dict[Hashable, float]) -> float:
         """Adds the outputs of a node to `live`; returns their bytes, without those of an input that it overwrites."""
         allocated = 0.0
         for output in node.outputs:
@@ -169,7 +168,7 @@ class Liveness:
             allocated += bytes_of
         return allocated
 
-    def _overwritten(self, output: tf.Tensor, index: int, live: dict[Any, float]) -> list[Any]:
+    def _overwritten(self, output: tf.Tensor, index: int, live: dict[Hashable, float]) -> list[Hashable]:
         """Returns the buffers of inputs of which an output may overwrite one; that of a loop, its own initial value."""
         node = output.op
         inputs = node.inputs if node.type in _IN_PLACE else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -24,7 +24,7 @@ def ancestors(ends: list[tf.Operation]) -> list[tf.Operation]:
     return [node for node in ends[0].graph.get_operations() if node in found] if found else []
 
 
-def function_graph(graph: tf.Graph, attribute: Any) -> tf.Graph:
+def function_graph(graph: tf.Graph, attribute: tf.compat.v1.NameAttrList) -> tf.Graph:
     """Returns the graph of the function that an attribute of a node of `graph` names."""
     while not graph._is_function(attribute.name):
         graph = graph.outer_graph

@@ -9,18 +9,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING
 
 import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.equal_blocks import kind
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Cache, Outputs, Tensor
 
 if TYPE_CHECKING:
-    import tensorflow as tf
+    from keras_transformer.backend.keras_private.graphs import Node
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ def find_groups(model: keras.Model) -> Groups | None:
     return best
 
 
-def _runs(chain: list[Block], kinds: list[Any], size: int) -> Iterator[Groups]:
+def _runs(chain: list[Block], kinds: list[Hashable], size: int) -> Iterator[Groups]:
     """Yields the longest run of equal groups of a size."""
     start = 0
     for index in range(size, len(chain) + 1):
@@ -103,7 +103,7 @@ def _chains(model: keras.Model) -> Iterator[list[Block]]:
     readers = Counter(id(tensor) for node in nodes for tensor in node.input_tensors)
     readers.update(id(tensor) for tensor in keras.tree.flatten(model.output))
     uses = Counter(id(weight) for node in nodes for weight in getattr(node.operation, "weights", ()))
-    chain: list[Any] = []
+    chain: list[Node] = []
     for node in nodes:
         if not _may_repeat(node) or any(uses[id(weight)] > 1 for weight in node.operation.weights):
             continue
@@ -115,7 +115,7 @@ def _chains(model: keras.Model) -> Iterator[list[Block]]:
     yield [each.operation for each in chain]
 
 
-def _may_repeat(node: tf.Operation) -> bool:
+def _may_repeat(node: Node) -> bool:
     """Whether a node is a block with one output like its first input, and further inputs without gradients."""
     if not isinstance(node.operation, Block) or len(node.outputs) != 1:
         return False
@@ -124,14 +124,14 @@ def _may_repeat(node: tf.Operation) -> bool:
     return like and not any("float" in each.dtype for each in others)
 
 
-def _others(node: tf.Operation) -> list[int]:
+def _others(node: Node) -> list[int]:
     return [id(tensor) for tensor in node.input_tensors[1:]]
 
 
-def _follows(node: tf.Operation, last: tf.Operation, readers: Counter[int]) -> bool:
+def _follows(node: Node, last: Node, readers: Counter[int]) -> bool:
     return node.input_tensors[0] is last.outputs[0] and readers[id(last.outputs[0])] == 1
 
 
-def _unchanged(x: Tensor, *arguments: object, cache: Any = None, **options: object) -> Any:
+def _unchanged(x: Tensor, *arguments: object, cache: Cache | None = None, **options: object) -> Outputs:
     """The call of a block that is skipped."""
     return x if cache is None else (x, cache)

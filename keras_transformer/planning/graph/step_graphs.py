@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -111,7 +111,9 @@ def _cache_specs(model: LanguageModel, batch_size: int, context: int, dtype: str
     return found
 
 
-def _specs(model: keras.Model, batch_size: int, length: int) -> tuple[list[Any], list[Any], Any]:
+def _specs(
+    model: keras.Model, batch_size: int, length: int
+) -> tuple[list[tf.TensorSpec], list[tf.TensorSpec], Tensors]:
     inputs = keras.tree.map_structure(
         lambda tensor: tf.TensorSpec((batch_size, *(side or length for side in tensor.shape[1:])), tensor.dtype),
         model.input,
@@ -123,7 +125,9 @@ def _specs(model: keras.Model, batch_size: int, length: int) -> tuple[list[Any],
     )
 
 
-def _chunked_loss(model: LanguageModel, weights: list[Any], others: list[Any], inputs: Tensors, chunk: int) -> Any:
+def _chunked_loss(
+    model: LanguageModel, weights: list[tf.Tensor], others: list[tf.Tensor], inputs: Tensors, chunk: int
+) -> tf.Tensor:
     """Returns the loss of `training.NextTokenTrainer` on rows of which every token has a label."""
     variables = [*model.trainable_variables, *model.non_trainable_variables]
     with keras.StatelessScope(list(zip(variables, [*weights, *others], strict=True)), collect_losses=True) as scope:
@@ -134,7 +138,7 @@ def _chunked_loss(model: LanguageModel, weights: list[Any], others: list[Any], i
     return tf.add_n([total / hidden.shape[0], *map(tf.reduce_sum, scope.losses)])
 
 
-def _loss(output: tf.Tensor) -> Any:
+def _loss(output: tf.Tensor) -> tf.Tensor:
     """Returns the mean cross-entropy over the last axis, as of logits."""
     output = tf.cast(output, "float32")
     return tf.reduce_mean(cross_entropy(tf.zeros(output.shape[:-1], "int32"), output))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.planning.graph.memory import buffer_of
@@ -31,10 +31,10 @@ class Subgraphs:
     """
 
     def __init__(self, graph: tf.Graph) -> None:
-        self._bodies: dict[Any, Any] = {}
-        self._aliases: set[Any] = set()
-        self._runs: Counter[Any] = Counter()
-        self._trips: Counter[Any] = Counter()
+        self._bodies: dict[tf.Operation, Any] = {}
+        self._aliases: set[Hashable] = set()
+        self._runs: Counter[Hashable] = Counter()
+        self._trips: Counter[Hashable] = Counter()
         self._visit(graph, StaticValues(graph))
 
     def body(self, node: tf.Operation) -> Any:
@@ -64,7 +64,7 @@ class Subgraphs:
             return self.list_bytes(node.inputs[0], size_of)
         return size_of(node.inputs[0]) if node.type == "TensorListFromTensor" else 0
 
-    def popped_lists(self, node: Any) -> list[Any]:
+    def popped_lists(self, node: tf.Operation) -> list[tf.Tensor]:
         """Returns the lists from which a loop of a backward pass pops one element per iteration."""
         if node.type not in LOOPS:
             return []
@@ -104,7 +104,7 @@ def is_list(tensor: tf.Tensor) -> bool:
     return tensor.dtype.name == "variant"
 
 
-def _aliases(body: tf.Graph) -> set[Any]:
+def _aliases(body: tf.Graph) -> set[Hashable]:
     """Returns the nodes of a loop's body that append a tensor which is in memory anyway.
 
     Such a tensor was read from a list, is appended by another node too, never changes, or is a loop variable whose next

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
 
 import keras
 
@@ -47,7 +46,7 @@ class Traces:
         self.groups = groups
         self._loss_chunk = loss_chunk
         self._graphs: dict[tuple[int, int], list[StepGraph]] = {}
-        self._counted: dict[Any, Pieces] = {}
+        self._counted: dict[Hashable, Pieces] = {}
 
     def pieces(self, batch_size: int, recompute: int = 0, share: Sharding | None = None) -> Pieces:
         """Returns the events of a step, traced with that batch size."""
@@ -91,7 +90,7 @@ class Traces:
             self._graphs[key] = few_blocks(self.groups, lambda: self._trace(batch_size, kinds))
         return self._graphs[key]
 
-    def _trace(self, batch_size: int, kinds: dict[int, Any]) -> StepGraph:
+    def _trace(self, batch_size: int, kinds: dict[int, Hashable]) -> StepGraph:
         with contextlib.ExitStack() as stack:
             if self._kernels.fuses:
                 # Their kernels are for whole rows, whose scores `Kernels` knows by their shape; XLA needs no recomputation.

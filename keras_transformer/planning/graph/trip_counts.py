@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -15,10 +15,12 @@ from keras_transformer.planning.graph.nodes import function_graph
 
 LOOPS = frozenset(["While", "StatelessWhile"])
 _MAX_TRIPS = 100_000
+# A number, an array, or the tuple of what a list of tensors holds.
+Value: TypeAlias = Any
 
 
 # Operations on counters and bounds of loops; a list is what a loop stores for its gradient.
-_ARITHMETIC: dict[str, Callable[..., Any]] = {
+_ARITHMETIC: dict[str, Callable[..., Value]] = {
     "AddV2": operator.add,
     "Add": operator.add,
     "Sub": operator.sub,
@@ -51,13 +53,13 @@ class StaticValues:
         inputs: function of the index of an argument of the graph to its value; None if none is known.
     """
 
-    def __init__(self, graph: tf.Graph, inputs: Callable[[int], Any] | None = None) -> None:
+    def __init__(self, graph: tf.Graph, inputs: Callable[[int], Value] | None = None) -> None:
         self._graph = graph
         self._inputs = inputs
-        self._known: dict[str, object] = {}
+        self._known: dict[str, Value] = {}
         self._indices = {tensor.name: index for index, tensor in enumerate(graph.inputs)} if inputs else {}
 
-    def value(self, tensor: tf.Tensor) -> Any:
+    def value(self, tensor: tf.Tensor) -> Value:
         """Returns the value of a tensor of this graph: a number or an array.
 
         Raises:
@@ -67,7 +69,7 @@ class StaticValues:
             self._known[tensor.name] = self._evaluate(tensor)
         return self._known[tensor.name]
 
-    def _evaluate(self, tensor: tf.Tensor) -> Any:
+    def _evaluate(self, tensor: tf.Tensor) -> Value:
         node = tensor.op
         if self._inputs is not None and tensor.name in self._indices:
             return self._inputs(self._indices[tensor.name])
@@ -91,7 +93,7 @@ class StaticValues:
         """Returns the values of a graph that `node` calls."""
         return StaticValues(graph, lambda index: self.value(node.inputs[index]))
 
-    def iterations(self, loop: tf.Operation, state: dict[int, Any] | None = None) -> Iterator[StaticValues]:
+    def iterations(self, loop: tf.Operation, state: dict[int, Value] | None = None) -> Iterator[StaticValues]:
         """Yields the `StaticValues` of the body of a loop, for each iteration.
 
         Args:
@@ -100,10 +102,10 @@ class StaticValues:
                 that the condition depends on, and that the caller evaluates in the first iteration, are added.
         """
         condition, body = (function_graph(self._graph, loop.get_attr(name)) for name in ("cond", "body"))
-        loop_state: dict[int, Any] = {} if state is None else state
+        loop_state: dict[int, Value] = {} if state is None else state
         trips = 0
 
-        def current(index: int) -> Any:
+        def current(index: int) -> Value:
             if index not in loop_state:
                 if trips:
                     raise UnknownCostError(f"A counter of {loop.name} depends on more with every iteration.")
@@ -114,14 +116,14 @@ class StaticValues:
             if not StaticValues(condition, current).value(condition.outputs[0]):
                 return
             values = StaticValues(body, current)
-            following: dict[int, Any] = {}
+            following: dict[int, Value] = {}
             yield values
             while pending := [index for index in loop_state if index not in following]:
                 following |= {index: values.value(body.outputs[index]) for index in pending}
             loop_state |= following
         raise UnknownCostError(f"{loop.name} runs more than {_MAX_TRIPS} iterations.")
 
-    def _after(self, loop: tf.Operation, index: int) -> Any:
+    def _after(self, loop: tf.Operation, index: int) -> Value:
         """Returns the loop variable at `index` after the last iteration."""
         state = {index: self.value(loop.inputs[index])}
         for _ in self.iterations(loop, state):
@@ -136,10 +138,10 @@ def _is_computable(node: tf.Operation) -> bool:
     )
 
 
-def _run(node: tf.Operation, values: list[Any]) -> Any:
+def _run(node: tf.Operation, values: list[Value]) -> list[tf.Tensor]:
     """Executes one node eagerly."""
     inputs = [tf.constant(value, tensor.dtype) for value, tensor in zip(values, node.inputs, strict=True)]
-    attributes: list[Any] = []
+    attributes: list[object] = []
     for attribute in node.op_def.attr:
         value = node.get_attr(attribute.name)
         attributes += [attribute.name, value.as_datatype_enum if isinstance(value, tf.DType) else value]

@@ -11,7 +11,7 @@ import numpy as np
 from keras_transformer.quantization.kernels import Kernel
 from keras_transformer.quantization.methods.clipping import importance
 from keras_transformer.quantization.observation.calibration import Batch, calibrate
-from keras_transformer.quantization.observation.outputs import outputs_of
+from keras_transformer.quantization.observation.recording import outputs_of
 from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.rounding import round_rows
 from keras_transformer.quantization.scheme import WeightScheme

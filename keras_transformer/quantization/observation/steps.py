@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 
 from keras_transformer.backend import keras_private
+
+if TYPE_CHECKING:
+    from keras_transformer.backend.keras_private.graphs import Node
 
 # A symbolic tensor, in one of the calls of the model that it belongs to.
 Key = tuple[int, int]
@@ -24,7 +27,7 @@ class Step(NamedTuple):
     """
 
     operation: keras.Operation
-    node: Any
+    node: Node
     inputs: Mapping[int, Key]
     outputs: list[Key]
 

@@ -6,7 +6,7 @@ which stay as they are prove that the rewriting is exact.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -15,8 +15,8 @@ from keras_transformer.backend import keras_private
 from keras_transformer.layers.norms import NORMS, ZeroCenteredRMSNormalization
 from keras_transformer.quantization.kernels import Kernel, kernels_of
 from keras_transformer.quantization.observation.calibration import Batch
-from keras_transformer.quantization.observation.outputs import outputs_of
-from keras_transformer.quantization.observation.recording import recorded
+from keras_transformer.quantization.observation.recording import outputs_of, recorded
+from keras_transformer.utils.types import Tensor
 
 _NORMS = (keras.layers.LayerNormalization, keras.layers.RMSNormalization, *NORMS.values())
 # How many layers that were called before a weight are tried, beginning with the last.
@@ -35,7 +35,7 @@ class Fold(NamedTuple):
             share its channels.
     """
 
-    producer: Any
+    producer: keras.layers.Layer
     readers: list[Kernel]
     channels: np.ndarray
 
@@ -134,7 +134,7 @@ def _candidates(model, run) -> list[list[Fold]]:
     """For each tensor that weights read, the folds to try."""
     kernels = {id(kernel.layer): kernel for kernel in kernels_of(model) if not kernel.is_table}
     norms = [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, _NORMS)]
-    calls: list[tuple[Any, Any, Any]] = []
+    calls: list[tuple[keras.layers.Layer, Tensor, Tensor]] = []
     with recorded([*norms, *(kernel.layer for kernel in kernels.values())], lambda *call: calls.append(call)):
         run.outputs()
     readers: dict[int, list[int]] = {}

@@ -12,9 +12,9 @@ from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import kernels_of
 from keras_transformer.quantization.observation.calibration import as_batches
-from keras_transformer.quantization.observation.outputs import outputs_of
-from keras_transformer.quantization.observation.recording import recorded
+from keras_transformer.quantization.observation.recording import outputs_of, recorded
 from keras_transformer.quantization.transforms.hadamard import orthogonal
+from keras_transformer.utils.types import Tensor
 
 _NORMS = (keras.layers.RMSNormalization, ZeroCenteredRMSNormalization)
 # Of the largest output: what the rounding of float32 may change in a deep model.
@@ -95,7 +95,7 @@ def _around(model, run):
     """The norms of the residual stream, each with the weights that read it, and the weights that add to it."""
     kernels = {id(kernel.layer): kernel for kernel in kernels_of(model, smallest=1)}
     norms = [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, _NORMS) and layer.built]
-    calls: list[tuple[Any, Any, Any]] = []
+    calls: list[tuple[keras.layers.Layer, Tensor, Tensor]] = []
     with recorded([*norms, *(kernel.layer for kernel in kernels.values())], lambda *call: calls.append(call)):
         run()
     outputs = {id(output): layer for layer, _, output in calls if isinstance(layer, _NORMS)}

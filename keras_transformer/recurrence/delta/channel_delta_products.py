@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.attention.partition.bands import block_count
 from keras_transformer.backend.kernels.scan import chunk_size_for
 from keras_transformer.recurrence.delta.channel_pairs import channel_pairs
-from keras_transformer.recurrence.delta.delta_chunks import carry_states, chunks_first, tokens_first
+from keras_transformer.recurrence.delta.delta_chunks import ChunkMatrices, carry_states, chunks_first, tokens_first
 from keras_transformer.recurrence.delta.triangular_inverse import unit_lower_inverse
 from keras_transformer.utils.types import Tensor
 
@@ -65,17 +65,16 @@ def channel_delta_products(
     targets = value if key is None else -ops.matmul(pairs.products[1][0], value)
     solved = ops.matmul(unit_lower_inverse(among), ops.concatenate([targets, read * pairs.before], axis=3))
     value_width = value.shape[3]
-    y, following = carry_states(
+    matrices = ChunkMatrices(
         faded * pairs.before,
         weights + _diagonal(query, write),
         solved[..., :value_width],
         solved[..., value_width:],
         ops.transpose(write * pairs.after, (0, 1, 3, 2)),
         ops.transpose(pairs.whole, (0, 1, 3, 2)),
-        chunks,
-        state,
         None if key is None else ops.matmul(ops.transpose(key * pairs.after, (0, 1, 3, 2)), value),
     )
+    y, following = carry_states(matrices, chunks, state)
     if key is not None:
         y = y + ops.matmul(pairs.products[1][1] + _diagonal(query, key), value)
     return tokens_first(y, chunks)[:, :length], following

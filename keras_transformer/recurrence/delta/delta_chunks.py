@@ -5,6 +5,8 @@ In the shapes, C is the chunk size, n the number of chunks.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from keras import ops
 
 from keras_transformer.attention.partition.bands import pad_to_blocks
@@ -12,38 +14,47 @@ from keras_transformer.recurrence.delta.state_scan import state_scan
 from keras_transformer.utils.types import Tensor
 
 
-def carry_states(
-    query: Tensor,
-    weights: Tensor,
-    targets: Tensor,
-    reads: Tensor,
-    writes: Tensor,
-    left: Tensor,
-    chunks: int | Tensor,
-    state: Tensor | None = None,
-    added: Tensor | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """Carries the state S from chunk to chunk: with `U = targets - reads S`, `S' = left S + writes U + added`.
+class ChunkMatrices(NamedTuple):
+    """What each chunk does with the state S before it. With `U = targets - reads S`, its outputs are `query S + weights U`,
+    and the next state is `left S + writes U + added`.
 
-    Args:
+    Attributes:
         query: float32 `(n · B, N, C, M)`.
         weights: float32 `(n · B, N, C, C)`.
         targets: float32 `(n · B, N, C, H)`.
         reads: float32 `(n · B, N, C, M)`.
         writes: float32 `(n · B, N, M, C)`.
         left: float32 `(n · B, N, 1 | M, 1)`.
+        added: float32 `(n · B, N, M, H)`, or None.
+    """
+
+    query: Tensor
+    weights: Tensor
+    targets: Tensor
+    reads: Tensor
+    writes: Tensor
+    left: Tensor
+    added: Tensor | None = None
+
+
+def carry_states(
+    matrices: ChunkMatrices, chunks: int | Tensor, state: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Carries the state S from chunk to chunk.
+
+    Args:
+        matrices: `ChunkMatrices`.
         chunks: n.
         state: float `(B, N, M, H)`: S before the first chunk. None for zeros.
-        added: float32 `(n · B, N, M, H)`, or None.
 
     Returns:
-        `query S + weights U` for S before each chunk, `(n · B, N, C, H)`; and S after the last, `(B, N, M, H)`.
+        The outputs of each chunk, `(n · B, N, C, H)`; and S after the last, `(B, N, M, H)`.
     """
-    heads, size, value_width = targets.shape[1:]
-    width = query.shape[3]
-    matrices = (query, weights, targets, reads, writes, left)
+    *products, added = matrices
+    heads, size, value_width = matrices.targets.shape[1:]
+    width = matrices.query.shape[3]
     query, weights, targets, reads, writes, left = (
-        ops.reshape(x, (chunks, -1, *x.shape[2:])) for x in matrices
+        ops.reshape(x, (chunks, -1, *x.shape[2:])) for x in products
     )  # (n, B · N, ...)
     if state is None:
         state = ops.zeros((ops.shape(query)[1], width, value_width), targets.dtype)

@@ -12,7 +12,7 @@ from keras import ops
 from keras_transformer.attention.partition.bands import block_count
 from keras_transformer.backend.kernels.scan import chunk_size_for
 from keras_transformer.recurrence.decayed_products import per_value_head
-from keras_transformer.recurrence.delta.delta_chunks import carry_states, chunks_first, tokens_first
+from keras_transformer.recurrence.delta.delta_chunks import ChunkMatrices, carry_states, chunks_first, tokens_first
 from keras_transformer.recurrence.delta.triangular_inverse import unit_lower_inverse
 from keras_transformer.utils.types import Tensor
 
@@ -54,8 +54,7 @@ def delta_products(
     query, key, value = (chunks_first(x, size, chunks) for x in (query, key, value))
     rate = chunks_first(ops.expand_dims(rate, 3), size, chunks)  # (n · B, N, C, 1)
     fading = None if log_decay is None else _Fading(chunks_first(ops.expand_dims(log_decay, 3), size, chunks))
-    query, weights, targets, reads, writes, left = _chunk_matrices(query, key, value, rate, fading)
-    y, following = carry_states(query, weights, targets, reads, writes, left, chunks, state)
+    y, following = carry_states(_chunk_matrices(query, key, value, rate, fading), chunks, state)
     return tokens_first(y, chunks)[:, :length], following
 
 
@@ -80,13 +79,7 @@ class _Fading:
 
 
 def _chunk_matrices(query, key, value, rate, fading):
-    """Returns the matrices of each chunk, for its state S before it and after it, and its outputs.
-
-    Returns:
-        query: `(n · B, N, C, M)`, weights: `(n · B, N, C, C)`, targets: `(n · B, N, C, H)`, reads: `(n · B, N, C, M)`,
-        writes: `(n · B, N, M, C)`, left: `(n · B, N, 1, 1)`. With `U = targets - reads S`, outputs are
-        `query S + weights U`, and the next state is `left S + writes U`.
-    """
+    """Returns the `ChunkMatrices`, which add nothing."""
     heads, size, value_width = value.shape[1:]
     transposed = ops.transpose(key, (0, 1, 3, 2))
     among_keys, weights = (per_value_head(ops.matmul(x, transposed), heads) for x in (key, query))
@@ -101,4 +94,4 @@ def _chunk_matrices(query, key, value, rate, fading):
         left = fading.since_start[:, :, size - 1 :]
     solved = ops.matmul(unit_lower_inverse(among_keys), ops.concatenate([targets, reads], axis=3))
     targets, reads = solved[..., :value_width], solved[..., value_width:]
-    return query, weights, targets, reads, ops.transpose(key, (0, 1, 3, 2)), left
+    return ChunkMatrices(query, weights, targets, reads, ops.transpose(key, (0, 1, 3, 2)), left)

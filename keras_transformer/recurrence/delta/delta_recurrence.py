@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -22,7 +22,7 @@ class DeltaRecurrence(Recurrence):
     value_dim: int
     kernel_size: int
     epsilon: float
-    activation: Any
+    activation: Callable[[Tensor], Tensor]
     convolution: ShortConvolution
     query_dense: keras.layers.Layer
     key_dense: keras.layers.Layer

@@ -8,13 +8,16 @@ chunks.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import TypeAlias
 
 from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.backend.kernels.scan import linear_scan
 from keras_transformer.utils.types import Tensor
+
+Transition: TypeAlias = tuple[Tensor, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,13 +35,13 @@ class ChunkedSystem:
         advance: function of states `(D, B, S)` and exponents int `(B,)` below C: multiplies each state with that power of A.
     """
 
-    kernel: Any
-    reads: Any
-    writes: Any
-    transition: Any
-    apply: Any
-    square: Any
-    advance: Any
+    kernel: Tensor
+    reads: Tensor
+    writes: Tensor
+    transition: Transition
+    apply: Callable[[Transition, tuple[Tensor]], tuple[Tensor]]
+    square: Callable[[Transition], Transition]
+    advance: Callable[[Tensor, Tensor], Tensor]
 
     @property
     def size(self) -> int:

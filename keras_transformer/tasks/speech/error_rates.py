@@ -83,7 +83,7 @@ def character_error_rate(texts: Iterable[str], references: Iterable[str]) -> flo
     return _rate(list(texts), list(references))
 
 
-def _rate(texts: Sequence[Sequence[Any]], references: Sequence[Sequence[Any]]) -> float:
+def _rate(texts: Sequence[Sequence[Any]], references: Sequence[Sequence[object]]) -> float:
     if len(texts) != len(references):
         raise ValueError(f"Expected one reference per text, {len(texts)}. Received: {len(references)}")
     total = sum(map(len, references))

@@ -184,7 +184,7 @@ class SpeechSynthesizer(TextModel):
         predictor = self.get_layer("duration_predictor")
         return predictor.noise_scale if isinstance(predictor, StochasticDurationPredictor) else 1.0
 
-    def _layer(self, kind: type) -> Any:
+    def _layer(self, kind: type) -> keras.layers.Layer:
         return next(layer for layer in layers_in_order(self) if isinstance(layer, kind))
 
     def get_config(self) -> Config:

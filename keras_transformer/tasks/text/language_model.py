@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
@@ -28,6 +28,8 @@ from keras_transformer.utils.serialization import resolve, serializable, seriali
 from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Path, Shape, Tensor, Tensors
 
 if TYPE_CHECKING:
+    from keras_transformer.generation.chat.messages import MessagesLike
+    from keras_transformer.generation.prompts import PromptsLike
     from keras_transformer.tasks.decoding.paged_steps import PagedSteps
     from keras_transformer.text import Tokenizer
 
@@ -155,7 +157,7 @@ class LanguageModel(TaskModel):
         lengths = [getattr(layer, "max_sequence_length", None) for layer in layers]
         return min((length for length in lengths if length), default=None)
 
-    def generate(self, prompts: Any, **options: Any) -> Any:
+    def generate(self, prompts: PromptsLike, **options: Any) -> Any:
         """Generates text after prompts, or from the sources of an encoder-decoder: see `generation.Generator.generate`.
 
         Args:
@@ -174,11 +176,11 @@ class LanguageModel(TaskModel):
         """
         return self.generator().generate(prompts, **options)
 
-    def stream(self, prompt: Any, **options: Any) -> Any:
+    def stream(self, prompt: PromptsLike, **options: Any) -> Any:
         """Like `generate` for one prompt, as an iterator of pieces: see `generation.Generator.stream`."""
         return self.generator().stream(prompt, **options)
 
-    def chat(self, messages: Any, **options: Any) -> Any:
+    def chat(self, messages: MessagesLike, **options: Any) -> Any:
         """Answers the last of some messages, through the chat template of the tokenizer; see `Generator.chat`.
 
         The messages of a checkpoint with a `vision.PatchesInText` may have images; see its `images_of`.
@@ -187,7 +189,7 @@ class LanguageModel(TaskModel):
             return self.generator().chat(messages, **options)
         return self.generate(self._chat_prompt(messages, options), **options)
 
-    def stream_chat(self, messages: Any, **options: Any) -> Any:
+    def stream_chat(self, messages: MessagesLike, **options: Any) -> Any:
         """Answers the last of some messages as a stream; see `Generator.stream_chat`, and `chat` for images."""
         if not self._chats_with_images:
             return self.generator().stream_chat(messages, **options)
@@ -206,7 +208,7 @@ class LanguageModel(TaskModel):
         prompt = Prompts.of_tokens(inputs["token_ids"][0])
         return dataclasses.replace(prompt, source=list(inputs["patches"]), grids=list(inputs["patch_grid"]))
 
-    def conversation(self, messages: Any = (), **options: Any) -> Any:
+    def conversation(self, messages: Sequence[Mapping[str, object]] = (), **options: Any) -> Any:
         """Begins a conversation that keeps its cache from turn to turn; see `Generator.conversation`."""
         return self.generator().conversation(messages, **options)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -129,7 +127,7 @@ def _head(label, width, num_layers, units, activation, name, bias="zeros"):
     return [*hidden, last]
 
 
-def _apply(layers: list[keras.layers.Layer], x: Tensor) -> Any:
+def _apply(layers: list[keras.layers.Layer], x: Tensor) -> Tensor:
     for layer in layers:
         x = layer(x)
     return x

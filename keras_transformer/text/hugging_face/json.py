@@ -1,4 +1,4 @@
-"""Parsing, validation and loading of `tokenizer.json` files."""
+"""Parsing, validation and loading of `tokenizer.json` files and of vocabularies."""
 
 from __future__ import annotations
 
@@ -10,13 +10,53 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.text.errors import InvalidTokenizerError, TokenizerLibraryError
 from keras_transformer.text.hugging_face.formats import library, library_calls, one_line
 from keras_transformer.text.hugging_face.limits import check_limits
-from keras_transformer.text.hugging_face.vocabulary_ids import check_vocabulary, is_id
 from keras_transformer.utils.errors import FILE_ERRORS
-from keras_transformer.utils.json_files import parse_json
+from keras_transformer.utils.json_files import parse_json, read_json
 from keras_transformer.utils.types import JsonObject, Path
 
 if TYPE_CHECKING:
     import tokenizers
+
+# Limit of the largest id, relative to the number of tokens and absolute: tables have one entry for each id.
+_MAX_ID_RATIO, _MAX_ID = 8, 100_000
+
+
+def is_id(value: object) -> bool:
+    """Whether `value` is a non-negative int."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def check_vocabulary(vocabulary: JsonObject, refusal: str) -> None:
+    """Verifies that the values are ids, none of them far beyond the number of tokens.
+
+    Args:
+        vocabulary: dict of token to id.
+        refusal: str. Beginning of the message.
+
+    Raises:
+        InvalidTokenizerError: a value is no id, or too large.
+    """
+    for token, index in vocabulary.items():
+        if not is_id(index):
+            raise InvalidTokenizerError(f"{refusal}: the token {token!r} has the id {repr(index)[:80]}.")
+    largest = max(vocabulary.values(), default=0)
+    if largest > max(_MAX_ID_RATIO * len(vocabulary), _MAX_ID):
+        raise InvalidTokenizerError(f"{refusal}: largest id {largest} for {len(vocabulary)} tokens.")
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Returns the ids by token of a file such as `vocab.json`.
+
+    Raises:
+        InvalidTokenizerError: the file cannot be read, is empty, or is not an object of token to id, as one of several
+            languages.
+    """
+    vocabulary = read_json(path, InvalidTokenizerError)
+    refusal = f"'{path}' is not an object of token to id"
+    if not vocabulary:
+        raise InvalidTokenizerError(f"{refusal}: it is empty.")
+    check_vocabulary(vocabulary, refusal)
+    return vocabulary
 
 
 def parsed(text: str) -> JsonObject:
@@ -31,7 +71,7 @@ def parsed(text: str) -> JsonObject:
         raise InvalidTokenizerError(f"Not a tokenizer.json: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise InvalidTokenizerError("Not a tokenizer.json: no model.")
-    _check_vocabulary(content["model"].get("vocab"))
+    _check_model_vocabulary(content["model"].get("vocab"))
     for each in added_tokens(content):
         if not isinstance(each.get("content"), str) or not is_id(each.get("id")):
             raise InvalidTokenizerError(f"Not a tokenizer.json: invalid added token {str(each)[:80]}")
@@ -52,7 +92,7 @@ def added_tokens(content: JsonObject) -> list[JsonObject]:
     return added
 
 
-def _check_vocabulary(vocabulary: Any) -> None:
+def _check_model_vocabulary(vocabulary: Any) -> None:
     if isinstance(vocabulary, list):  # Pairs of token and score.
         return
     if not isinstance(vocabulary, dict):

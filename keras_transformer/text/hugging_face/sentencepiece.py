@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _unigram(
-    pieces: list[tuple[str, float]], model: bytes, unknown: int, normalizers: list[Any], prefix: bool = True
+    pieces: list[tuple[str, float]], model: bytes, unknown: int, normalizers: list[object], prefix: bool = True
 ) -> tokenizers.Tokenizer:
     """Builds a unigram tokenizer with `Metaspace` pre-tokenization.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.text.arguments import as_list, as_rows
+from keras_transformer.text.arguments import as_list, as_rows, pair_lengths, text_length, truncated
 from keras_transformer.text.batching import pad_batch
 from keras_transformer.text.corpus import check_unicode
 from keras_transformer.text.errors import TextError
@@ -29,8 +29,7 @@ from keras_transformer.text.hugging_face.token_bytes import token_bytes
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
-from keras_transformer.text.truncation import pair_lengths, text_length, truncated
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import Path, SpecialTokens
 
 FILE, CHAT_FILE = "tokenizer.json", "chat_template.jinja"
 SIDES = ("left", "right")
@@ -81,7 +80,7 @@ class HuggingFaceTokenizer(Tokenizer):
     def __init__(
         self,
         tokenizer_json: str,
-        special_tokens: dict[str, Any] | None = None,
+        special_tokens: SpecialTokens | None = None,
         padding_side: str = "right",
         truncation_side: str = "right",
         clean_up_spaces: bool = False,
@@ -121,7 +120,7 @@ class HuggingFaceTokenizer(Tokenizer):
             self._template = read_template(self._tokenizer, self._processor)
 
     @classmethod
-    def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> HuggingFaceTokenizer:
+    def from_file(cls, path: Path, special_tokens: SpecialTokens | None = None) -> HuggingFaceTokenizer:
         """Loads a `tokenizer.json`. For a whole folder, see `keras_transformer.text.from_huggingface`.
 
         Args:
@@ -306,7 +305,7 @@ class HuggingFaceTokenizer(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
     ) -> HuggingFaceTokenizer:
         template = files[CHAT_FILE].decode("utf-8") if CHAT_FILE in files else None
         return cls(files[FILE].decode("utf-8"), special_tokens, chat_template=template, **options)

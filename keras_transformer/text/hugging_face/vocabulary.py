@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import FAMILIES, family_of
 from keras_transformer.text.hugging_face.formats import library
-from keras_transformer.text.hugging_face.json import library_errors
+from keras_transformer.text.hugging_face.json import library_errors, read_vocabulary
 from keras_transformer.text.hugging_face.sentencepiece import BUILDERS
-from keras_transformer.text.hugging_face.vocabulary_ids import read_vocabulary
 from keras_transformer.text.tokenizers.interspersed_characters import InterspersedCharacters
 from keras_transformer.text.tokenizers.special_tokens import BERT
 from keras_transformer.text.tokenizers.tokenizer_files import PREFIX, read_file, vocabulary_lines

@@ -59,7 +59,7 @@ class BytePair(Tokenizer):
 
     kind = "byte_pair"
 
-    def __init__(self, tokenizer_json: str, special_tokens: dict[str, Any] | None = None) -> None:
+    def __init__(self, tokenizer_json: str, special_tokens: SpecialTokens | None = None) -> None:
         # The original text: another version of the library may serialize it differently.
         self._json = tokenizer_json
         self._content = _parsed(tokenizer_json)
@@ -137,7 +137,7 @@ class BytePair(Tokenizer):
         return cls(tokenizer.to_str(), roles)
 
     @classmethod
-    def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> BytePair:
+    def from_file(cls, path: Path, special_tokens: SpecialTokens | None = None) -> BytePair:
         """Loads a `tokenizer.json` of the `tokenizers` library, such as that of GPT-2.
 
         Its post-processor is not applied: `encode` adds special tokens only with `start` and `end`.
@@ -187,7 +187,7 @@ class BytePair(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
     ) -> BytePair:
         return cls(files[FILE].decode("utf-8"), special_tokens)
 

@@ -11,6 +11,7 @@ from keras_transformer.text.corpus import stream_texts
 from keras_transformer.text.errors import TextError
 from keras_transformer.text.tokenizers.special_tokens import WITHOUT_UNKNOWN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+from keras_transformer.utils.types import SpecialTokens
 
 
 class Bytes(Tokenizer):
@@ -42,7 +43,7 @@ class Bytes(Tokenizer):
 
     kind = "bytes"
 
-    def __init__(self, special_tokens: dict[str, Any] | None = None) -> None:
+    def __init__(self, special_tokens: SpecialTokens | None = None) -> None:
         roles = special_token_roles(special_tokens, WITHOUT_UNKNOWN)
         special = tokens_in(roles)
         self._first_byte = len(special)
@@ -57,7 +58,7 @@ class Bytes(Tokenizer):
         files_or_texts: Any = None,
         vocabulary_size: int | None = None,
         *,
-        special_tokens: dict[str, Any] | None = None,
+        special_tokens: SpecialTokens | None = None,
     ) -> Bytes:
         """Creates a tokenizer. Nothing is trained; the method exists for a common interface of all tokenizers.
 
@@ -121,6 +122,6 @@ class Bytes(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
     ) -> Bytes:
         return cls(special_tokens)

@@ -12,7 +12,7 @@ from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError, TextError
 from keras_transformer.text.tokenizers.special_tokens import PLAIN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
-from keras_transformer.utils.types import JsonObject
+from keras_transformer.utils.types import JsonObject, SpecialTokens
 
 FILE = "characters.json"
 
@@ -47,7 +47,7 @@ class Characters(Tokenizer):
     kind = "characters"
 
     def __init__(
-        self, characters: str | Iterable[str], byte_fallback: bool = False, special_tokens: dict[str, Any] | None = None
+        self, characters: str | Iterable[str], byte_fallback: bool = False, special_tokens: SpecialTokens | None = None
     ) -> None:
         self.characters = list(characters)
         self.byte_fallback = bool(byte_fallback)
@@ -85,7 +85,7 @@ class Characters(Tokenizer):
         files_or_texts: Any,
         vocabulary_size: int | None = None,
         *,
-        special_tokens: dict[str, Any] | None = None,
+        special_tokens: SpecialTokens | None = None,
         byte_fallback: bool = False,
     ) -> Characters:
         """Collects the characters of a corpus.
@@ -166,7 +166,7 @@ class Characters(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
     ) -> Characters:
         try:
             characters = json.loads(files[FILE])["characters"]

@@ -11,6 +11,7 @@ from keras_transformer.text.corpus import check_unicode
 from keras_transformer.text.errors import InvalidTokenizerError, SpellingError, TextError
 from keras_transformer.text.tokenizers.special_tokens import special_token_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+from keras_transformer.utils.types import SpecialTokens
 
 FILE = "vocabulary.json"
 _SPELLINGS = {
@@ -70,7 +71,7 @@ class InterspersedCharacters(Tokenizer):
     def __init__(
         self,
         vocabulary: Mapping[str, int],
-        special_tokens: dict[str, Any] | None = None,
+        special_tokens: SpecialTokens | None = None,
         blanks: bool = True,
         normalize: bool = True,
         spelling: str | None = None,
@@ -189,7 +190,7 @@ class InterspersedCharacters(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
     ) -> InterspersedCharacters:
         try:
             tokens = json.loads(files[FILE])["tokens"]

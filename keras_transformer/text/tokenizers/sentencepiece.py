@@ -53,7 +53,7 @@ class SentencePiece(Tokenizer):
 
     kind = "sentencepiece"
 
-    def __init__(self, model: bytes, special_tokens: dict[str, Any] | None = None) -> None:
+    def __init__(self, model: bytes, special_tokens: SpecialTokens | None = None) -> None:
         self._model = bytes(model)
         # Before the library, which checks neither.
         read_charsmap(self._model)
@@ -141,7 +141,7 @@ class SentencePiece(Tokenizer):
         return cls(with_exact_scores(model) if model_type == "unigram" else model, roles)
 
     @classmethod
-    def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> SentencePiece:
+    def from_file(cls, path: Path, special_tokens: SpecialTokens | None = None) -> SentencePiece:
         """Loads a SentencePiece model file, such as that of a pretrained model.
 
         Args:
@@ -210,7 +210,7 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
     ) -> SentencePiece:
         return cls(files[FILE], special_tokens)
 

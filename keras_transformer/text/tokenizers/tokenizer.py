@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.text.arguments import as_list, as_rows, word_indices
+from keras_transformer.text.arguments import as_list, as_rows, text_length, word_indices
 from keras_transformer.text.batching import pad_batch
 from keras_transformer.text.corpus import check_unicode
 from keras_transformer.text.errors import GraphError, SpecialTokenError, TextError
@@ -15,8 +15,7 @@ from keras_transformer.text.pairs import encode_pair
 from keras_transformer.text.tokenizers import storage
 from keras_transformer.text.tokenizers.stream import TextStream, join_bytes
 from keras_transformer.text.tokenizers.vocabulary import Vocabulary
-from keras_transformer.text.truncation import text_length
-from keras_transformer.utils.types import JsonObject, Path
+from keras_transformer.utils.types import JsonObject, Path, SpecialTokens
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -68,7 +67,7 @@ class Tokenizer(Vocabulary):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, object]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, object]
     ) -> Tokenizer:
         """Creates a tokenizer from `_files`, special tokens and `_options`."""
         raise NotImplementedError
@@ -400,7 +399,7 @@ class Tokenizer(Vocabulary):
 
 
 def _restored(
-    cls: type[Tokenizer], files: dict[str, bytes], special_tokens: dict[str, Any], options: dict[str, Any]
+    cls: type[Tokenizer], files: dict[str, bytes], special_tokens: SpecialTokens, options: dict[str, Any]
 ) -> Tokenizer:
     """Creates a tokenizer from its pickled state."""
     return cls._from_files(files, special_tokens, options)

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_transformer.text.errors import SpecialTokenError, TextError
 from keras_transformer.text.tokenizers.special_tokens import tokens_in
+from keras_transformer.utils.types import SpecialTokens
 
 
 class Vocabulary:
@@ -22,8 +23,8 @@ class Vocabulary:
         SpecialTokenError: a special token is not in the vocabulary.
     """
 
-    def __init__(self, special_tokens: dict[str, Any]) -> None:
-        self.special_tokens = dict(special_tokens)
+    def __init__(self, special_tokens: SpecialTokens) -> None:
+        self.special_tokens: dict[str, Any] = dict(special_tokens)
         self._ids_of_special: dict[str, int] = {}
         for token in tokens_in(self.special_tokens):
             index = self.token_to_id(token)

@@ -60,7 +60,7 @@ class WordPiece(Tokenizer):
     _drops_first_space = True
 
     def __init__(
-        self, vocabulary: Iterable[str], lowercase: bool = True, special_tokens: dict[str, Any] | None = None
+        self, vocabulary: Iterable[str], lowercase: bool = True, special_tokens: SpecialTokens | None = None
     ) -> None:
         self.vocabulary = list(vocabulary)
         self.lowercase = bool(lowercase)
@@ -68,13 +68,14 @@ class WordPiece(Tokenizer):
         if len(self._ids) < len(self.vocabulary):
             duplicate = next(token for index, token in enumerate(self.vocabulary) if self._ids[token] != index)
             raise InvalidTokenizerError(f"The vocabulary contains {duplicate!r} twice.")
+        roles: dict[str, Any] = dict(special_tokens or {})
         if special_tokens is None:
             listed = [token for token in self.vocabulary if token[:1] in "[<" and token[-1:] in "]>" and len(token) > 2]
-            special_tokens = {role: token for role, token in well_known_roles(listed).items() if role != "additional"}
-        if "unknown" not in special_tokens:
+            roles = {role: token for role, token in well_known_roles(listed).items() if role != "additional"}
+        if "unknown" not in roles:
             raise InvalidTokenizerError("WordPiece needs an unknown token, such as [UNK], in its vocabulary.")
-        self._tokenizer = _build(self._ids, special_tokens["unknown"], self.lowercase)
-        super().__init__(special_tokens)
+        self._tokenizer = _build(self._ids, roles["unknown"], self.lowercase)
+        super().__init__(roles)
         self._check_special_tokens()
         self._bytes = [self._bytes_of(index, token) for index, token in enumerate(self.vocabulary)]
 
@@ -140,7 +141,7 @@ class WordPiece(Tokenizer):
         return cls(sorted(ids, key=ids.get), lowercase, roles)
 
     @classmethod
-    def from_file(cls, path: Path, lowercase: bool = True, special_tokens: dict[str, Any] | None = None) -> WordPiece:
+    def from_file(cls, path: Path, lowercase: bool = True, special_tokens: SpecialTokens | None = None) -> WordPiece:
         """Loads a `vocab.txt` with one token per line, such as that of BERT.
 
         Args:
@@ -186,7 +187,7 @@ class WordPiece(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
     ) -> WordPiece:
         return cls(vocabulary_lines(files[FILE], FILE), options["lowercase"], special_tokens)
 

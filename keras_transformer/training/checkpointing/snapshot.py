@@ -20,10 +20,10 @@ from keras_transformer.utils.errors import FILE_ERRORS
 from keras_transformer.utils.types import JsonObject, Path
 
 _METADATA = "metadata"
-VariableGroups = Mapping[str, Sequence[Any]]
+VariableGroups = Mapping[str, Sequence[keras.Variable]]
 
 
-def training_variables(model: keras.Model) -> dict[str, list[Any]]:
+def training_variables(model: keras.Model) -> dict[str, list[keras.Variable]]:
     """Returns all variables that the next training step reads or writes, by group.
 
     Args:

@@ -37,10 +37,10 @@ class QuantizationAware:
     True
     """
 
-    plain_class: Any
+    plain_class: type[keras.Model]
     aware_settings: Config
 
-    def get_config(self: Any) -> Config:
+    def get_config(self: keras.Model) -> Config:
         layers = quantized_layers(self)
         with as_plain([self, *layers]):
             record = record_of(self)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, MutableMapping
 
 import keras
 from keras import ops
@@ -36,7 +35,7 @@ class FixedIntegers(WeightQuantizer):
     have the precision of files.
     """
 
-    shift: Any = None
+    shift: keras.Variable = None
 
     def build(self, input_shape: Shape | None = None) -> None:
         super().build(input_shape)
@@ -80,33 +79,33 @@ class _Quantized:
 
     weight_quantizer: WeightQuantizer
     input_quantizer: InputQuantizer | None
-    plain_class: Any
+    plain_class: type[keras.layers.Layer]
 
-    def _stored(self: Any) -> keras.Variable:
+    def _stored(self: keras.layers.Layer) -> keras.Variable:
         raise NotImplementedError
 
-    def _base_kernel(self: Any) -> Tensor:
+    def _base_kernel(self: keras.layers.Layer) -> Tensor:
         """The rounded weight without an adapter, in the compute dtype."""
         return ops.cast(self.weight_quantizer.rounded(self._stored()), self.compute_dtype)
 
-    def merged_weight(self: Any) -> Tensor:
+    def merged_weight(self: keras.layers.Layer) -> Tensor:
         """The rounded weight, with the adapter added, float32."""
         weight = self.weight_quantizer.rounded(self._stored())
         return weight + self._adapter(weight.shape) if self.lora_enabled else weight
 
-    def _adapter(self: Any, shape):
+    def _adapter(self: keras.layers.Layer, shape):
         a, b = (ops.convert_to_tensor(each) for each in adapter_variables(self))
         a, b = ops.reshape(a, (-1, self.lora_rank)), ops.reshape(b, (self.lora_rank, -1))
         return ops.reshape(self.lora_alpha / self.lora_rank * ops.matmul(a, b), shape)
 
-    def save_own_variables(self: Any, store: Any) -> None:
+    def save_own_variables(self: keras.layers.Layer, store: MutableMapping[str, Tensor]) -> None:
         """Saves the weight and the adapter apart: their sum has no integers of the scheme."""
         keras.layers.Layer.save_own_variables(self, store)
 
-    def load_own_variables(self: Any, store: Any) -> None:
+    def load_own_variables(self: keras.layers.Layer, store: MutableMapping[str, Tensor]) -> None:
         keras.layers.Layer.load_own_variables(self, store)
 
-    def get_config(self: Any) -> Config:
+    def get_config(self: keras.layers.Layer) -> Config:
         raise WeightQuantizationError(
             f"{self.path!r} is part of a quantization-aware model and cannot be saved in another one: build the other model "
             "first, and call quantization_aware on the whole"
@@ -116,15 +115,15 @@ class _Quantized:
 class _QuantizedProduct(_Quantized):
     """Mixin of `Dense`, `EinsumDense` and subclasses."""
 
-    def _stored(self: Any) -> keras.Variable:
+    def _stored(self: keras.layers.Layer) -> keras.Variable:
         return keras_private.kernel(self)
 
     @property
-    def kernel(self: Any) -> Tensor:
+    def kernel(self: keras.layers.Layer) -> Tensor:
         """The rounded kernel, with the adapter added, in the compute dtype."""
         return ops.cast(self.merged_weight(), self.compute_dtype)
 
-    def call(self: Any, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
+    def call(self: keras.layers.Layer, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
         inputs = inputs if self.input_quantizer is None else self.input_quantizer(inputs)
         return super().call(inputs, *args, **kwargs)  # type: ignore[misc]
 
@@ -132,15 +131,15 @@ class _QuantizedProduct(_Quantized):
 class _QuantizedTable(_Quantized):
     """Mixin of `Embedding` and `ReversibleEmbedding`."""
 
-    def _stored(self: Any) -> keras.Variable:
+    def _stored(self: keras.layers.Layer) -> keras.Variable:
         return keras_private.embeddings(self)
 
     @property
-    def embeddings(self: Any) -> Tensor:
+    def embeddings(self: keras.layers.Layer) -> Tensor:
         """The rounded table, with the adapter added, in the compute dtype."""
         return ops.cast(self.merged_weight(), self.compute_dtype)
 
-    def call(self: Any, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
+    def call(self: keras.layers.Layer, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
         is_reversed = kwargs.get("reverse", bool(args and args[0]))
         if is_reversed:
             inputs = inputs if self.input_quantizer is None else self.input_quantizer(inputs)
@@ -174,7 +173,7 @@ def attach_quantizers(kernel: Kernel, scheme: WeightScheme, activation_range: st
                 num_axes, activation_range, name="input_quantizer", dtype=layer.dtype_policy
             )
             layer.input_quantizer.build()
-        plain: Any = type(layer)
+        plain: object = type(layer)
         layer.__class__ = _quantized_class(plain)
     return layer.weight_quantizer
 

@@ -54,9 +54,9 @@ class WeightQuantizer(keras.layers.Layer):
         self._view = (rows, blocks, block) if self.is_table else (blocks, block, rows)
         self._shape = tuple(shape)
         self._gradient_scale = 1 / math.sqrt(block * scheme.highest)
-        self.step: Any = None
-        self.initial_step: Any = None
-        self.minimum: Any = None
+        self.step: keras.Variable = None
+        self.initial_step: keras.Variable = None
+        self.minimum: keras.Variable = None
 
     def build(self, input_shape: Shape | None = None) -> None:
         if self.step_kind != "straight_through":
@@ -177,7 +177,7 @@ class InputQuantizer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_axes, self.activation_range, self.momentum = num_axes, activation_range, momentum
         self.supports_masking = True
-        self.largest: Any = None
+        self.largest: keras.Variable = None
 
     def build(self, input_shape: Shape | None = None) -> None:
         if self.activation_range == "static":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 
@@ -17,7 +16,7 @@ from keras_transformer.training.errors import DistributionError
 
 def distributed(
     build: Callable[[], keras.Model],
-    compile_model: Callable[[Any], Any] | None = None,
+    compile_model: Callable[[object], object] | None = None,
     *,
     model_parallel: int = 1,
     sequence_parallel: int = 1,

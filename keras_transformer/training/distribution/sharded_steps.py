@@ -33,7 +33,7 @@ def gather_in_steps(model: keras.Model) -> None:
     _wrap_steps(model, _outside_of_blocks(model), wrap)
 
 
-def split_rows_in_steps(model: keras.Model, mesh: Any) -> None:
+def split_rows_in_steps(model: keras.Model, mesh: keras.distribution.DeviceMesh) -> None:
     """Makes the steps of `fit` and `evaluate` split the outputs of layers by rows, `(B, T, D)` along T.
 
     Args:

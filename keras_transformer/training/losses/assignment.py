@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras import ops
 
@@ -118,7 +118,7 @@ def _moved(state, index, active, column, path):
     return state._replace(columns=columns, rows=rows)
 
 
-def _scalar(value: int) -> Any:
+def _scalar(value: int) -> Tensor:
     return ops.convert_to_tensor(value, dtype="int32")
 
 

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer.backend.gradients.vjp import vjp
-from keras_transformer.backend.kernels.sequential_loop import sequential_loop
+from keras_transformer.backend.kernels.loops import sequential_loop
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.training.losses.cross_entropy import cross_entropy
 from keras_transformer.training.losses.labeled_chunks import LabeledChunks

@@ -8,7 +8,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.backend.gradients.vjp import not_before
-from keras_transformer.backend.kernels.sequential_loop import sequential_loop
+from keras_transformer.backend.kernels.loops import sequential_loop
 from keras_transformer.training.losses.labeled_chunks import LabeledChunks
 from keras_transformer.training.losses.softmax_likelihood import softmax_and_losses
 from keras_transformer.utils.types import Tensor

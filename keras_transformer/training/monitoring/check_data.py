@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 
@@ -56,7 +55,7 @@ class CheckData(keras.callbacks.Callback):
         super().__init__()
         self.batches = None if batches is None else positive("batches", batches)
         self._rules: BatchRules | None = None
-        self._trained: Any = None
+        self._trained: keras.Model = None
         self._seen = 0
 
     def on_train_begin(self, logs: Logs | None = None) -> None:

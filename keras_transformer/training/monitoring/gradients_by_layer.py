@@ -63,7 +63,7 @@ class GradientsByLayer(keras.callbacks.Callback):
         self.gradients: dict[str, list[float]] = {}
         self.weights: dict[str, list[float]] = {}
         self.updates: dict[str, list[float]] = {}
-        self._trained: Any = None
+        self._trained: keras.Model = None
         self._step = 0
         self._function: Callable[..., Any] | None = None
         self._before: VariableCopies | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 
@@ -67,6 +65,6 @@ def first_place(values: np.ndarray, wrong: np.ndarray) -> tuple[str, str]:
     return found, ", ".join(f"{axis} {each}" for axis, each in zip(("row", "column"), index, strict=False))
 
 
-def path_in(part: Any, model: keras.Model) -> str:
+def path_in(part: keras.layers.Layer, model: keras.Model) -> str:
     """Returns the path of a layer or a variable within a model, without the model's own name."""
     return (getattr(part, "path", None) or part.name).removeprefix(f"{model.name}/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -128,7 +128,7 @@ class _Watch:
         self._is_found = False
         self.backward: NaNOrigin | None = None
 
-    def wrap(self, layer: keras.layers.Layer, call: Any) -> Any:
+    def wrap(self, layer: keras.layers.Layer, call: Callable[..., object]) -> Callable[..., object]:
         """Returns a call that looks at its inputs and outputs and at their gradients."""
 
         def watched(*args, **kwargs):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pathlib
 from collections.abc import Callable
-from typing import Any
 
 import keras
 
@@ -71,9 +70,9 @@ class StopAtNaN(keras.callbacks.Callback):
     def _reset(self):
         self._copies: VariableCopies | None = None
         # In place of self.model, which on JAX moves the state of the training into the model.
-        self._trained: Any = None
+        self._trained: keras.Model = None
         # Batches since the copy, each with its step, epoch and index in the epoch.
-        self._kept: list[tuple[int, int, int, Any]] = []
+        self._kept: list[tuple[int, int, int, object]] = []
         self._is_due = True
         self._step = self._epoch = self._batch = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -12,6 +12,9 @@ from keras_transformer.backend import keras_private
 from keras_transformer.backend.gradients.vjp import not_before
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import DType, Tensor
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # Within `apply`: the scalars of an update, by dtype and graph.
 _scalars: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar("scalars", default=None)
@@ -46,7 +49,9 @@ class FusedAdamW(keras.optimizers.AdamW):
     a token that a batch repeats one by one; here, as on JAX, their sum is squared.
     """
 
-    def apply(self, grads: Sequence[Tensor | None], trainable_variables: Sequence[Any] | None = None) -> None:
+    def apply(
+        self, grads: Sequence[Tensor | None], trainable_variables: Sequence[keras.Variable] | None = None
+    ) -> None:
         token = _scalars.set({})
         try:
             super().apply(grads, trainable_variables)
@@ -103,6 +108,6 @@ class FusedAdamW(keras.optimizers.AdamW):
         return tf.distribute.get_strategy().num_replicas_in_sync == 1
 
 
-def _handle(variable: keras.Variable) -> Any:
+def _handle(variable: keras.Variable) -> tf.Tensor:
     """Returns the resource of a variable of Keras, or of the one of TensorFlow that its optimizers are handed."""
     return (variable.value if isinstance(variable, keras.Variable) else variable).handle

@@ -191,30 +191,8 @@ def _size(size, keeps_proportions):
 
 def write(processor: ImageProcessor, folder: Path) -> None:
     """Writes `preprocessor_config.json`; see `ImageProcessor.to_huggingface`."""
-    if processor.channel_order != "rgb":
-        raise ImageProcessorError(f"{FILE} does not support the channel order {processor.channel_order!r}.")
-    to_size = isinstance(processor.pad, tuple)
-    if to_size and (set(processor.size or {}) != {"longest_edge"} or processor.crop_size or processor.multiple_of != 1):
-        raise ImageProcessorError(
-            f"{FILE} supports padding to a size as of SAM: the longest edge is resized, and nothing cropped. Received: "
-            f"{processor!r}"
-        )
-    detects = processor.pad is True or processor.multiple_of != 1
-    if detects and (
-        processor.multiple_of not in _MULTIPLES.values()
-        or processor.crop_size is not None
-        or not processor.round_levels
-    ):
-        raise ImageProcessorError(
-            f"{FILE} supports pad and multiple_of as of DETR and YOLOS: multiples of 16 or none, no crop, rounded levels. "
-            f"Received: {processor!r}"
-        )
-    normalizes = processor.mean is not None or processor.std is not None
-    proportional = processor.size is None or "height" not in processor.size
-    kind = "CLIP" if proportional else "ViT" if processor.crop_size is None else "DeiT"
-    kind = kind if processor.round_levels else _UNROUNDED[0]
-    detector = "Yolos" if processor.multiple_of == _MULTIPLES["Yolos"] else "Detr"
-    kind = detector if detects else _PADDED[0] if to_size else kind
+    _check_writable(processor)
+    kind, normalizes = _kind_of(processor), processor.mean is not None or processor.std is not None
     content: JsonObject = {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_convert_rgb": True,
@@ -226,7 +204,7 @@ def write(processor: ImageProcessor, folder: Path) -> None:
         "rescale_factor": 1 / 255 if processor.rescale is None else processor.rescale,
         "do_normalize": normalizes,
     }
-    if detects:
+    if _pads_for_detection(processor):
         content["do_pad"] = processor.pad
     if isinstance(processor.pad, tuple):
         content |= {"do_pad": True, "pad_size": dict(zip(("height", "width"), processor.pad, strict=True))}
@@ -238,6 +216,43 @@ def write(processor: ImageProcessor, folder: Path) -> None:
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _check_writable(processor: ImageProcessor) -> None:
+    """Raises an error for what no kind of the file supports."""
+    if processor.channel_order != "rgb":
+        raise ImageProcessorError(f"{FILE} does not support the channel order {processor.channel_order!r}.")
+    to_size = isinstance(processor.pad, tuple)
+    if to_size and (set(processor.size or {}) != {"longest_edge"} or processor.crop_size or processor.multiple_of != 1):
+        raise ImageProcessorError(
+            f"{FILE} supports padding to a size as of SAM: the longest edge is resized, and nothing cropped. Received: "
+            f"{processor!r}"
+        )
+    if _pads_for_detection(processor) and (
+        processor.multiple_of not in _MULTIPLES.values()
+        or processor.crop_size is not None
+        or not processor.round_levels
+    ):
+        raise ImageProcessorError(
+            f"{FILE} supports pad and multiple_of as of DETR and YOLOS: multiples of 16 or none, no crop, rounded levels. "
+            f"Received: {processor!r}"
+        )
+
+
+def _pads_for_detection(processor: ImageProcessor) -> bool:
+    return processor.pad is True or processor.multiple_of != 1
+
+
+def _kind_of(processor: ImageProcessor) -> str:
+    """The first word of the name of the class in transformers."""
+    if _pads_for_detection(processor):
+        return "Yolos" if processor.multiple_of == _MULTIPLES["Yolos"] else "Detr"
+    if isinstance(processor.pad, tuple):
+        return _PADDED[0]
+    if not processor.round_levels:
+        return _UNROUNDED[0]
+    proportional = processor.size is None or "height" not in processor.size
+    return "CLIP" if proportional else "ViT" if processor.crop_size is None else "DeiT"
 
 
 def _three(values, otherwise):

@@ -16,7 +16,7 @@ from small_models import talking_model  # noqa: E402
 from keras_transformer import tasks  # noqa: E402
 from keras_transformer.generation import Engine, GrammarError, JsonSchema, Random, Regex  # noqa: E402
 from keras_transformer.generation.engine.http import application  # noqa: E402
-from keras_transformer.generation.grammar import library  # noqa: E402
+from keras_transformer.generation.grammar.grammar import library  # noqa: E402
 
 TEMPLATE = "{% for each in messages %}{{ each.role }}: {{ each.content }}{{ eos_token }}{% endfor %}assistant:"
 SCHEMA = {
@@ -165,11 +165,11 @@ def test_an_invalid_format_names_the_parameter(post, path, given, words):
 
 def test_a_server_without_the_library_says_so(post, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
-    library.library.cache_clear()
+    library.cache_clear()
     try:
         status, found = post("/v1/completions", prompt="the cat", response_format=FORMAT)
     finally:
-        library.library.cache_clear()
+        library.cache_clear()
     assert (status, found["error"]["param"]) == (400, "response_format")
     assert "[grammar]" in found["error"]["message"]
 

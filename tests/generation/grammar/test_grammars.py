@@ -23,8 +23,8 @@ from keras_transformer.generation import (
     Speculative,
     TreeSearch,
 )
-from keras_transformer.generation.grammar import library
 from keras_transformer.generation.grammar.constraint import Constraint
+from keras_transformer.generation.grammar.grammar import library
 from keras_transformer.generation.grammar.token_bytes import TokenBytes
 from keras_transformer.text import BytePair, Bytes, Characters, HuggingFaceTokenizer, SentencePiece
 
@@ -395,12 +395,12 @@ def test_a_dead_end_is_an_error(models):
 
 def test_a_missing_library_has_its_install_command(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
-    library.library.cache_clear()
+    library.cache_clear()
     try:
         with pytest.raises(ImportError, match=r"\[grammar\]"):
             Regex("a")
     finally:
-        library.library.cache_clear()
+        library.cache_clear()
 
 
 def test_grammars_are_values():

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_int8
+from keras_transformer.export.operations.families.signals.convolutions import has_steps_beyond_kernel
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 
@@ -56,9 +57,24 @@ def _is_behind_no_convolution(node: Node) -> bool:
     return _is_no_image(node) or (node.attribute("data_format") == "NCHW" and is_alone)
 
 
+def with_bias_behind_gaps(x: Tensor, bias: Tensor) -> Tensor:
+    """A bias that tf2onnx would make part of a transposed convolution, behind which it adds zeros of a dynamic number."""
+    return x + bias
+
+
+def _is_behind_gaps(node: Node) -> bool:
+    producer = node.producer(0)
+    if producer is None or producer.op != "Conv2DBackpropInput" or node.attribute("data_format") != "NHWC":
+        return False
+    return has_steps_beyond_kernel(producer)
+
+
 _BIAS = {
     TFLITE: Decomposed(with_bias_of_second_axis, when=_is_no_image),
-    ONNX: Decomposed(with_bias_of_second_axis, when=_is_behind_no_convolution),
+    ONNX: (
+        Decomposed(with_bias_of_second_axis, when=_is_behind_no_convolution),
+        Decomposed(with_bias_behind_gaps, when=_is_behind_gaps),
+    ),
 }
 _OPTIONS = ("adj_x", "adj_y", "Tout")
 _BYTES = Decomposed(product_of_bytes, _OPTIONS, is_int8)

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, Attributes, Decomposed, Operation, in_both
+from keras_transformer.export.operations.conditions import is_float
+from keras_transformer.export.operations.operation import (
+    NAN,
+    ONNX,
+    TFLITE,
+    Attributes,
+    Decomposed,
+    Operation,
+    Region,
+    in_both,
+)
 from keras_transformer.utils.types import Tensor
 
 
@@ -62,14 +72,16 @@ def _length(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) ->
 
 _SHAPE = Decomposed(broadcast_shape, when=_is_of_known_ranks)
 _GRADIENT = Decomposed(sum_to_shape, when=_is_repeated, operands=_repeated)
-_NORM = Decomposed(euclidean_norm, ("keep_dims",))
+_NORM = Decomposed(euclidean_norm, ("keep_dims",), is_float)
 
 OPERATIONS = (
     Operation("BroadcastArgs", {ONNX: _SHAPE}),
-    Operation("AvgPool", rounds=True),
+    Operation("AvgPool", rounds=True, differs={TFLITE: (Region(NAN),)}),
     Operation("EuclideanNorm", in_both(_NORM), rounds=True, sum_length=_length),
     Operation("L2Loss", {ONNX: Decomposed(half_sum_of_squares)}, rounds=True, sum_length=_length),
     Operation("Mean", rounds=True, sum_length=_length),
+    Operation("Max", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
+    Operation("Min", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
     Operation("Prod", rounds=True, sum_length=_length),
     Operation("Sum", in_both(_GRADIENT), rounds=True, sum_length=_length),
 )

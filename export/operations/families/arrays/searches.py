@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_int64
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
+from keras_transformer.export.operations.conditions import is_boolean, is_int64
+from keras_transformer.export.operations.operation import (
+    NAN,
+    ONNX,
+    TFLITE,
+    Decomposed,
+    Native,
+    Operation,
+    Region,
+    in_both,
+)
 from keras_transformer.utils.types import Tensor
 
 
 def bucket(x: Tensor, *, boundaries: Sequence[float]) -> Tensor:
-    reached = tf.expand_dims(tf.cast(x, tf.float32), -1) >= tf.constant(list(boundaries), tf.float32)
+    """NaN comes behind all boundaries: it is not below one."""
+    reached = tf.logical_not(tf.expand_dims(tf.cast(x, tf.float32), -1) < tf.constant(list(boundaries), tf.float32))
     return tf.reduce_sum(tf.cast(reached, tf.int32), -1)
 
 
@@ -72,10 +83,38 @@ def _first(x: Tensor, axis: Tensor, dtype: tf.DType) -> Tensor:
     return tf.cast(tf.math.top_k(tf.transpose(x, [*order, axis]), 1).indices[..., 0], dtype)
 
 
+def largest_boolean(x: Tensor, axis: Tensor, *, output_type: tf.DType) -> Tensor:
+    return tf.argmax(tf.cast(x, tf.int32), axis, output_type)
+
+
+def smallest_boolean(x: Tensor, axis: Tensor, *, output_type: tf.DType) -> Tensor:
+    return tf.argmin(tf.cast(x, tf.int32), axis, output_type)
+
+
 def nth_element(x: Tensor, number: Tensor, *, reverse: bool) -> Tensor:
     signed = x if reverse else -x
     found = tf.math.top_k(signed, number + 1).values[..., -1]
     return found if reverse else -found
+
+
+def sorted_numbers(graph: Any, node: Any, name: str, arguments: object) -> None:
+    """ONNX's `TopK`, of int32 and int64 too, of which tf2onnx makes float32."""
+    from onnx import TensorProto
+    from tf2onnx.graph_builder import GraphBuilder
+    from tf2onnx.onnx_opset.tensor import TopKV2
+
+    node.type = "TopK"
+    if graph.get_dtype(node.input[0]) not in (TensorProto.INT32, TensorProto.INT64):
+        TopKV2.version_13(graph, node)
+        return
+    count = graph.make_node("Cast", [node.input[1]], attr={"to": TensorProto.INT64})
+    count = GraphBuilder(graph).make_unsqueeze({"data": count.output[0], "axes": [0]}, return_node=True)
+    graph.replace_input(node, node.input[1], count.output[0], 1)
+    places, dtype = node.output[1], node.output_dtypes[1]
+    cast = graph.insert_new_node_on_output("Cast", places, name=f"{name}/places", to=dtype)
+    graph.set_dtype(cast.output[0], dtype)
+    graph.copy_shape(places, cast.output[0])
+    graph.set_dtype(places, TensorProto.INT64)
 
 
 def _is_weighted(node: Node) -> bool:
@@ -92,12 +131,15 @@ def _is_int64_of_known_axis(node: Node) -> bool:
 
 _LARGEST = Decomposed(largest_int64, ("output_type",), _is_int64_of_known_axis)
 _SMALLEST = Decomposed(smallest_int64, ("output_type",), _is_int64_of_known_axis)
+_LARGEST_BOOLEAN = Decomposed(largest_boolean, ("output_type",), is_boolean)
+_SMALLEST_BOOLEAN = Decomposed(smallest_boolean, ("output_type",), is_boolean)
+_NANS = {TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}
 _LOWER, _UPPER = Decomposed(lower_bound, ("out_type",)), Decomposed(upper_bound, ("out_type",))
 _IN_TOP, _NTH = Decomposed(in_top), Decomposed(nth_element, ("reverse",))
 
 OPERATIONS = (
-    Operation("ArgMax", {TFLITE: _LARGEST}),
-    Operation("ArgMin", {TFLITE: _SMALLEST}),
+    Operation("ArgMax", {TFLITE: _LARGEST, ONNX: _LARGEST_BOOLEAN}, differs=_NANS),
+    Operation("ArgMin", {TFLITE: _SMALLEST, ONNX: _SMALLEST_BOOLEAN}, differs=_NANS),
     Operation("Bucketize", {ONNX: Decomposed(bucket, ("boundaries",))}),
     Operation(
         "DenseBincount",
@@ -109,5 +151,6 @@ OPERATIONS = (
     Operation("InTopKV2", in_both(_IN_TOP)),
     Operation("LowerBound", in_both(_LOWER)),
     Operation("NthElement", in_both(_NTH)),
+    Operation("TopKV2", {ONNX: Native(sorted_numbers)}, differs=_NANS),
     Operation("UpperBound", in_both(_UPPER)),
 )

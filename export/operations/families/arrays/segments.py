@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_int64
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
+from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Decomposed, Operation, Region, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -42,6 +43,23 @@ def _places(x: Tensor, segments: Tensor, count: Tensor) -> tuple[Tensor, Tensor,
     rows = tf.where(segments < 0, count, segments)
     shape = tf.concat([[count + 1], tf.shape(x, out_type=segments.dtype)[segments.shape.rank :]], 0)
     return tf.expand_dims(rows, -1), x, shape
+
+
+def segment_product_of_inner(x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
+    """tf2onnx counts segments below 0 from the end: they become the first one, which is cut off."""
+    one = tf.constant(1, segments.dtype)
+    known = tf.get_static_value(count)
+    more = count + 1 if known is None else int(known) + 1
+    return tf.math.unsorted_segment_prod(x, tf.maximum(segments, -one) + one, more)[1:]
+
+
+def _may_be_below_zero(node: Node) -> bool:
+    """Whether segments may be below 0, and are not those of `segment_product_of_inner`."""
+    known, producer = node.value(1), node.producer(1)
+    if known is not None:
+        return bool((known < 0).any())
+    before = producer.producer(0) if producer is not None and producer.op == "AddV2" else None
+    return before is None or before.op != "Maximum"
 
 
 def segment_sum(x: Tensor, segments: Tensor) -> Tensor:
@@ -86,6 +104,9 @@ OPERATIONS = (
         {TFLITE: Decomposed(segment_sum_of_int64, when=is_int64), ONNX: Decomposed(segment_sum_by_scatter)},
         rounds=True,
     ),
-    Operation("UnsortedSegmentMax", {ONNX: Decomposed(segment_maximum_by_scatter)}),
-    Operation("UnsortedSegmentMin", {ONNX: Decomposed(segment_minimum_by_scatter)}),
+    Operation("UnsortedSegmentMax", {ONNX: Decomposed(segment_maximum_by_scatter)}, differs={TFLITE: (Region(NAN),)}),
+    Operation(
+        "UnsortedSegmentProd", {ONNX: Decomposed(segment_product_of_inner, when=_may_be_below_zero)}, rounds=True
+    ),
+    Operation("UnsortedSegmentMin", {ONNX: Decomposed(segment_minimum_by_scatter)}, differs={TFLITE: (Region(NAN),)}),
 )

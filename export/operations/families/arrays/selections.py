@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -14,9 +14,12 @@ from keras_transformer.export.graph.traced_graph import VARIABLE
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation
 from keras_transformer.utils.types import Tensor
 
+# That of tf2onnx, which has no types.
+_Operator: TypeAlias = Any
 # Operators of TensorFlow and of ONNX: tf2onnx turns a graph from the first to the last into the other.
 _LOGIC = ("And", "Or", "Not", "LogicalAnd", "LogicalOr", "LogicalNot", "Identity", "Cast")
 _INPUTS = ("Placeholder", "PlaceholderWithDefault")
+_SOFTMAX = ("Softmax", "LogSoftmax")
 _QUOTIENTS = ("Div", "RealDiv", "Reciprocal", "Inv", "Mod", "FloorMod")
 _ROOTS = ("Sqrt", "Rsqrt")
 _LIMITED = ("Log", "Log1p", "Exp", "Expm1", "Pow", "Acos", "Acosh", "Asin", "Atanh", "Xlogy", "Tan", "Sinh", "Cosh")
@@ -27,17 +30,29 @@ _MOVES = (
 )
 
 
-def selected(graph: Any, node: Any, name: str, arguments: object) -> None:
-    """ONNX's `Where` if what is not selected may be infinite or NaN; otherwise products with 0 and 1, which are faster."""
+def selected(graph: Any, node: _Operator, name: str, arguments: object) -> None:
+    """ONNX's `Where` of floats: what is not selected may be infinite or NaN.
+
+    Scores and weights of attention are large, and their operands finite where the result is: they are products with 0 and 1,
+    which are faster, and which `onnx.rewrites.masks` makes a bias of.
+    """
+    from onnx import TensorProto
     from tf2onnx.onnx_opset.controlflow import Select
 
-    if _checks_finiteness(node.inputs[0]) or any(map(_may_be_infinite, _sources(node.inputs[1:]))):
-        node.set_attr("handles_nan", True)
+    if graph.get_dtype(node.output[0]) in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        is_finite = _is_of_softmax(graph, node) and not any(map(_may_be_infinite, _sources(node.inputs[1:])))
+        node.set_attr("handles_nan", not is_finite or _checks_finiteness(node.inputs[0]))
     Select.version_9(graph, node)
     node.attr.pop("handles_nan", None)
 
 
-def _checks_finiteness(node: Any) -> bool:
+def _is_of_softmax(graph: Any, node: _Operator) -> bool:
+    """Whether a softmax computes an operand, or reads the result."""
+    found = [*node.inputs[1:], *graph.find_output_consumers(node.output[0])]
+    return any(each.type in _SOFTMAX for each in found if each is not None)
+
+
+def _checks_finiteness(node: _Operator) -> bool:
     """Whether an operator tells infinite numbers or NaN from others."""
     if node is None or node.is_const():
         return False
@@ -47,9 +62,9 @@ def _checks_finiteness(node: Any) -> bool:
     return node.type in _LOGIC and any(map(_checks_finiteness, node.inputs))
 
 
-def _sources(nodes: Iterable[Any]) -> list[Any]:
+def _sources(nodes: Iterable[_Operator]) -> list[_Operator]:
     """The operators from which sums and products of numbers come."""
-    found: dict[str, Any] = {}
+    found: dict[str, _Operator] = {}
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
@@ -59,7 +74,7 @@ def _sources(nodes: Iterable[Any]) -> list[Any]:
     return list(found.values())
 
 
-def _may_be_infinite(node: Any) -> bool:
+def _may_be_infinite(node: _Operator) -> bool:
     """Whether an operator may return an infinite number or NaN of moderate numbers, such as `1 / x`, or is an input."""
     if node.is_const():
         value = node.get_tensor_value(as_list=False)
@@ -73,7 +88,7 @@ def _may_be_infinite(node: Any) -> bool:
     return node.type in _LIMITED
 
 
-def _is_given(node: Any) -> bool:
+def _is_given(node: _Operator) -> bool:
     """Whether a placeholder is an input of the model: floats, no weight, and no argument of a function, which has a name."""
     from onnx import TensorProto
 
@@ -82,7 +97,7 @@ def _is_given(node: Any) -> bool:
     return is_float and not is_argument and not node.name.startswith((VARIABLE, WEIGHT))
 
 
-def _is_far_from_zero(node: Any) -> bool:
+def _is_far_from_zero(node: _Operator) -> bool:
     """Whether an operator is a constant, or adds one, as to a variance."""
     if node is None:
         return False
@@ -105,36 +120,40 @@ def one_hot(indices: Tensor, depth: Tensor, on: Tensor, off: Tensor, *, axis: in
     return tf.where(tf.equal(tf.expand_dims(tf.cast(indices, dtype), axis), classes), on, off)
 
 
-def never(x: Tensor, zero: Tensor) -> Tensor:
-    """A boolean is not below 0, a comparison that the converter does not take."""
-    return tf.zeros_like(x, tf.bool)
+def one_hot_of_any(indices: Tensor, depth: Tensor, on: Tensor, off: Tensor, *, axis: int) -> Tensor:
+    """LiteRT has no indices of bytes, and takes the lower half of an int64, which may be that of another number."""
+    if indices.dtype == tf.int64:
+        indices = tf.minimum(tf.maximum(indices, tf.constant(-1, tf.int64)), tf.cast(depth, tf.int64))
+    return tf.one_hot(tf.cast(indices, tf.int32), depth, on, off, axis)
 
 
 def _is_of_unsigned_bytes(node: Node) -> bool:
     return node.dtype(1) == tf.uint8
 
 
-def _is_below_zero(node: Node) -> bool:
-    """Whether a boolean that was cast is compared with 0."""
-    producer, limit = node.producer(0), node.value(1)
-    is_boolean = producer is not None and producer.op == "Cast" and producer.dtype() == tf.bool
-    return is_boolean and limit is not None and not limit.any()
-
-
 def _may_be_outside(node: Node) -> bool:
     """Whether indices may be below 0, or ONNX Runtime does not take the types."""
+    return not _is_found_index(node) or node.dtype(2) != tf.float32
+
+
+def _is_wide(node: Node) -> bool:
+    """Whether indices are bytes, or int64 that may be larger than int32."""
+    return node.dtype() == tf.uint8 or (node.dtype() == tf.int64 and not _is_found_index(node))
+
+
+def _is_found_index(node: Node) -> bool:
+    """Whether indices are those of elements that were searched."""
     producer = node.producer(0)
     while producer is not None and producer.op in ("Cast", "Reshape", "Identity"):
         producer = producer.producer(0)
-    is_known = producer is not None and producer.op in ("ArgMax", "ArgMin", "TopKV2")
-    return not is_known or node.dtype(2) != tf.float32
+    return producer is not None and producer.op in ("ArgMax", "ArgMin", "TopKV2")
 
 
+_ANY_INDICES = Decomposed(one_hot_of_any, ("axis",), _is_wide)
 _SELECTED, _BYTES = Native(selected), Decomposed(selected_bytes, when=_is_of_unsigned_bytes)
 
 OPERATIONS = (
-    Operation("Less", {TFLITE: Decomposed(never, when=_is_below_zero)}),
-    Operation("OneHot", {ONNX: Decomposed(one_hot, ("axis",), _may_be_outside)}),
+    Operation("OneHot", {TFLITE: _ANY_INDICES, ONNX: Decomposed(one_hot, ("axis",), _may_be_outside)}),
     Operation("Select", {ONNX: _SELECTED}),
     Operation("SelectV2", {TFLITE: _BYTES, ONNX: _SELECTED}),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +12,7 @@ import tensorflow as tf
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32, is_int64
 from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation, in_both
+from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
@@ -63,25 +66,25 @@ def slice_gradient(shape: Tensor, begin: Tensor, end: Tensor, strides: Tensor, d
     """The gradient of a slice with steps of 1: a reshape and zeros around it."""
     sizes, first, last = (np.asarray(tf.get_static_value(each)).tolist() for each in (shape, begin, end))
     positions = _positions(masks, len(sizes), len(first))
-    ranges = [_range(size, each, first, last, masks) for size, each in zip(sizes, positions, strict=True)]
+    ranges = [_range(length, each, first, last, masks) for length, each in zip(sizes, positions, strict=True)]
     starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
     kept = tf.reshape(dy, np.array(stops) - starts)
     return tf.pad(kept, np.stack([starts, np.array(sizes) - stops], axis=1))
 
 
 def _range(
-    size: int, position: int | None, begin: Sequence[int], end: Sequence[int], masks: dict[str, int]
+    length: int, position: int | None, begin: Sequence[int], end: Sequence[int], masks: dict[str, int]
 ) -> tuple[int, int]:
     """The first index and the end of a slice along one axis."""
     if position is None:
-        return 0, size
+        return 0, length
     bit = 1 << position
     start = 0 if masks["begin_mask"] & bit else int(begin[position])
-    stop = size if masks["end_mask"] & bit else int(end[position])
-    start = start + size if start < 0 else start
+    stop = length if masks["end_mask"] & bit else int(end[position])
+    start = start + length if start < 0 else start
     if masks["shrink_axis_mask"] & bit:
         stop = start + 1
-    return min(start, size), min(stop + size if stop < 0 else stop, size)
+    return min(start, length), min(stop + length if stop < 0 else stop, length)
 
 
 def _positions(masks: dict[str, int], rank: int, count: int) -> list[int | None]:
@@ -103,18 +106,33 @@ def _has_steps_of_one(node: Node) -> bool:
     return all(node.value(each) is not None for each in (0, 1, 2)) and strides is not None and (strides == 1).all()
 
 
+def empty_slice(x: Tensor, begin: Tensor, end: Tensor, strides: Tensor, **masks: int) -> Tensor:
+    """LiteRT takes a size of 0 for all elements of the axis where the bounds of a slice are constants."""
+    none = tf.cast(tf.minimum(tf.shape(x)[0], 0), begin.dtype)
+    return tf.raw_ops.StridedSlice(input=x, begin=begin + none, end=end, strides=strides, **masks)
+
+
+def _is_empty(node: Node) -> bool:
+    """Whether a slice of constant bounds ends at 0 along an axis, so that it has no elements."""
+    begin, end, strides = (node.value(each) for each in (1, 2, 3))
+    if begin is None or end is None or strides is None:
+        return False
+    marked = functools.reduce(operator.or_, map(node.attribute, _MASKS[1:]))
+    return any(not marked >> axis & 1 for axis in np.flatnonzero((end == 0) & (strides > 0)).tolist())
+
+
 def rolled(x: Tensor, shift: Tensor, axis: Tensor) -> Tensor:
     """Two slices and their concatenation for each axis."""
     shifts, axes = (np.atleast_1d(tf.get_static_value(each)).tolist() for each in (shift, axis))
     for number, along in zip(shifts, axes, strict=True):
-        before = [slice(None)] * along
-        x = tf.concat([x[(*before, slice(-number, None))], x[(*before, slice(None, -number))]], along)
+        before = [slice(None)] * (along % x.shape.rank)
+        start = -number % size(x, along % x.shape.rank)
+        x = tf.concat([x[(*before, slice(start, None))], x[(*before, slice(None, start))]], along)
     return x
 
 
 def _has_known_roll(node: Node) -> bool:
-    shifts, axes = node.value(1), node.value(2)
-    return shifts is not None and axes is not None and bool((axes >= 0).all()) and bool(shifts.all())
+    return node.value(1) is not None and node.value(2) is not None
 
 
 def squeezed_by_sum(x: Tensor, *, squeeze_dims: Sequence[int]) -> Tensor:
@@ -139,6 +157,7 @@ def cross_product(x: Tensor, y: Tensor) -> Tensor:
 
 
 _CROSS, _UNPACKED = Decomposed(cross_product), Decomposed(unpacked, ("num", "axis"), is_int64)
+_EMPTY_SLICE = Decomposed(empty_slice, _MASKS, _is_empty)
 _SLICE_GRADIENT = Decomposed(slice_gradient, _MASKS, _has_steps_of_one)
 
 OPERATIONS = (
@@ -148,7 +167,7 @@ OPERATIONS = (
     Operation("Reshape", moves_weight=True),
     Operation("Roll", {TFLITE: Decomposed(rolled, when=_has_known_roll)}),
     Operation("Squeeze", {TFLITE: Decomposed(squeezed_by_sum, ("squeeze_dims",), _is_squeezed_transposition)}),
-    Operation("StridedSlice", {TFLITE: Decomposed(slice_then_new_axes, _MASKS, _has_new_axes)}),
+    Operation("StridedSlice", {TFLITE: (Decomposed(slice_then_new_axes, _MASKS, _has_new_axes), _EMPTY_SLICE)}),
     Operation("StridedSliceGrad", in_both(_SLICE_GRADIENT)),
     Operation("Transpose", moves_weight=True),
     Operation("Unpack", {TFLITE: _UNPACKED}),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_float32
-from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.conditions import is_float32, is_integer
+from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Decomposed, Operation, Region
 from keras_transformer.utils.types import Tensor
 
 _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
@@ -25,6 +25,14 @@ def relu_of_product(x: Tensor) -> Tensor:
 
 def relu6_of_product(x: Tensor) -> Tensor:
     return tf.minimum(tf.nn.leaky_relu(x, alpha=0.0), 6.0)
+
+
+def relu_of_integers(x: Tensor) -> Tensor:
+    return tf.maximum(x, tf.constant(0, x.dtype))
+
+
+def relu6_of_integers(x: Tensor) -> Tensor:
+    return tf.minimum(relu_of_integers(x), tf.constant(6, x.dtype))
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> list[Tensor]:
@@ -58,13 +66,16 @@ def _is_computed(node: Node, source: str) -> bool:
     return producer is not None and producer.op != "Placeholder" and not node.part.is_weight(source)
 
 
+_RELU = Decomposed(relu_of_integers, when=is_integer)
+_RELU6 = Decomposed(relu6_of_integers, when=is_integer)
+
 OPERATIONS = (
-    Operation("Relu", {TFLITE: Decomposed(relu_of_product, when=_is_of_product)}),
-    Operation("Relu6", {TFLITE: Decomposed(relu6_of_product, when=_is_of_product)}),
+    Operation("Relu", {TFLITE: (Decomposed(relu_of_product, when=_is_of_product), _RELU), ONNX: _RELU}),
+    Operation("Relu6", {TFLITE: (Decomposed(relu6_of_product, when=_is_of_product), _RELU6), ONNX: _RELU6}),
     Operation("Elu", rounds=True),
     Operation("LeakyRelu", rounds=True),
     Operation("LogSoftmax", rounds=True),
-    Operation("Selu", rounds=True),
+    Operation("Selu", rounds=True, differs={TFLITE: (Region(NAN),)}),
     # ONNX Runtime adds 1/2 to a quotient.
     Operation("Sigmoid", rounds=True, is_absolute=True),
     Operation("Softmax", rounds=True),

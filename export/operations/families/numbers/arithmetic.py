@@ -11,7 +11,17 @@ import tensorflow as tf
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float, is_float32, is_int64, is_integer
 from keras_transformer.export.operations.families.numbers.places import DISTANCE
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation
+from keras_transformer.export.operations.families.numbers.swapped_operands import DIFFERENCES, QUOTIENT
+from keras_transformer.export.operations.operation import (
+    NAN,
+    ONNX,
+    TFLITE,
+    Decomposed,
+    Native,
+    Operation,
+    Region,
+    in_both,
+)
 from keras_transformer.utils.types import Tensor
 
 # The largest float32 below 2⁶³.
@@ -32,8 +42,17 @@ def sign_of_integer(x: Tensor) -> Tensor:
 
 
 def floor_division_of_integers(x: Tensor, y: Tensor) -> Tensor:
-    """ONNX rounds to zero; `x` less its remainder is a multiple of `y`."""
-    return tf.truncatediv(x - tf.math.floormod(x, y), y)
+    """ONNX rounds to zero: one less where the remainder and the divisor have different signs. Nothing overflows."""
+    rest = tf.truncatemod(x, y)
+    known = tf.get_static_value(y)
+    is_positive = known is not None and bool((known > 0).all())
+    below = rest if is_positive else rest * tf.sign(y)
+    return tf.truncatediv(x, y) + tf.minimum(tf.maximum(below, tf.constant(-1, x.dtype)), tf.constant(0, x.dtype))
+
+
+def floor_division_of_floats(x: Tensor, y: Tensor) -> Tensor:
+    """LiteRT's operator ends at a divisor of 0."""
+    return tf.floor(x / y)
 
 
 def floor_remainder_of_floats(x: Tensor, y: Tensor) -> Tensor:
@@ -100,12 +119,29 @@ def truncated_remainder_of_int64(x: Tensor, y: Tensor) -> Tensor:
     return tf.where(tf.logical_and(tf.not_equal(rest, 0), is_other_sign), rest - y, rest)
 
 
-def power_of_int64(x: Tensor, y: Tensor) -> Tensor:
-    """By the six bits of an exponent: all beyond overflow, but for those of -1, 0 and 1."""
+def power_of_integers(x: Tensor, y: Tensor) -> Tensor:
+    """By the six bits of an exponent: all beyond overflow, but for those of -1, 0 and 1.
+
+    Runtimes compute it in floats, which round what is large and do not overflow as integers do.
+    """
+    known = tf.get_static_value(y)
+    if known is not None and known.size == 1 and known.min() >= 0:
+        return _known_power(x, y, int(known.reshape(())))
     found = tf.ones_like(x + y)
     for _ in range(6):
         found = tf.where(tf.equal(tf.math.floormod(y, 2), 1), found * x, found)
         x, y = x * x, tf.math.floordiv(y, 2)
+    return found
+
+
+def _known_power(x: Tensor, y: Tensor, exponent: int) -> Tensor:
+    if exponent == 0:
+        return tf.ones_like(x + y)
+    found, x = None, x + tf.zeros_like(y) if y.shape.rank else x
+    while exponent:
+        found = (x if found is None else found * x) if exponent % 2 else found
+        exponent //= 2
+        x = x * x if exponent else x
     return found
 
 
@@ -149,7 +185,7 @@ def next_after(x: Tensor, y: Tensor) -> Tensor:
     up = tf.sign(y - x)
     found = tf.where(tf.abs(x) < 2.0**-125, x + up * smallest, (x * scale + up * ulp) / scale)
     found = tf.where(tf.abs(x) > largest, tf.sign(x) * largest, found)
-    return tf.where(tf.equal(x, y), y, found)
+    return tf.where(tf.logical_or(tf.equal(x, y), tf.not_equal(y, y)), y, found)
 
 
 def next_after_in_float64(x: Tensor, y: Tensor) -> Tensor:
@@ -188,13 +224,23 @@ def _is_normed(node: Node) -> bool:
     return len(_normed(node)) > 0
 
 
-_FLOOR_DIVISION = Decomposed(floor_division_of_int64, when=is_int64)
+def _is_of_computed(node: Node) -> bool:
+    """Whether no operand is a constant."""
+    return all(node.value(each) is None for each in range(len(node.inputs)))
+
+
+_FLOOR_DIVISIONS = (
+    Decomposed(floor_division_of_int64, when=is_int64),
+    Decomposed(floor_division_of_floats, when=is_float),
+)
 _DIVISION = Decomposed(truncated_division_of_int64, when=is_int64)
 _REMAINDERS = (
     Decomposed(truncated_remainder_of_int64, when=is_int64),
     Decomposed(truncated_remainder_of_floats, when=is_float),
     Decomposed(truncated_remainder),
 )
+_POWER = Decomposed(power_of_integers, when=is_integer)
+_LOG1P = Decomposed(times_logarithm_of_one_more)
 _NEXT = (
     Decomposed(next_after, when=is_float32),
     Decomposed(next_after_in_float64, when=_is_cast_back, operands=_uncast),
@@ -206,24 +252,26 @@ OPERATIONS = (
     Operation("IsInf", {TFLITE: Decomposed(is_infinite, when=is_float32)}),
     Operation("Add", rounds=True),
     Operation("AddV2", rounds=True),
-    Operation("Sub", {TFLITE: DISTANCE}, rounds=True),
+    Operation("Sub", {TFLITE: (DISTANCE, *DIFFERENCES)}, rounds=True),
     Operation("Mul", {TFLITE: Decomposed(factors_joined, when=_is_normed, operands=_normed)}, rounds=True),
     Operation("MulNoNan", {ONNX: Decomposed(product_or_zero)}, rounds=True),
-    Operation("Div", rounds=True),
-    Operation("RealDiv", rounds=True),
+    Operation("Div", {TFLITE: QUOTIENT}, rounds=True),
+    Operation("RealDiv", {TFLITE: QUOTIENT}, rounds=True),
     Operation("DivNoNan", rounds=True),
     Operation("Inv", {ONNX: Decomposed(tf.math.reciprocal)}, rounds=True),
     Operation("Reciprocal", rounds=True),
-    Operation("FloorDiv", {TFLITE: _FLOOR_DIVISION, ONNX: Decomposed(floor_division_of_integers, when=is_integer)}),
+    Operation("FloorDiv", {TFLITE: _FLOOR_DIVISIONS, ONNX: Decomposed(floor_division_of_integers, when=is_integer)}),
     Operation("FloorMod", {ONNX: (Decomposed(floor_remainder_of_floats, when=is_float), Native(floor_remainder))}),
     Operation("Mod", {TFLITE: _REMAINDERS, ONNX: Native(remainder)}),
     Operation("TruncateDiv", {TFLITE: _DIVISION, ONNX: Decomposed(truncated_division, when=is_float)}),
     Operation("TruncateMod", {TFLITE: _REMAINDERS, ONNX: Native(remainder)}),
     Operation("NextAfter", {TFLITE: _NEXT, ONNX: _NEXT}),
     Operation("SquaredDifference", rounds=True),
-    Operation("Pow", {TFLITE: Decomposed(power_of_int64, when=is_int64)}, rounds=True),
+    Operation("Pow", in_both(_POWER), rounds=True),
     Operation("Xlogy", {ONNX: Decomposed(times_logarithm)}),
-    Operation("Xlog1py", {ONNX: Decomposed(times_logarithm_of_one_more)}),
+    Operation("Xlog1py", in_both(_LOG1P)),
     Operation("Xdivy", {ONNX: Decomposed(divided_unless_zero)}),
+    Operation("Maximum", differs={TFLITE: (Region(NAN, _is_of_computed),)}),
+    Operation("Minimum", differs={TFLITE: (Region(NAN, _is_of_computed),)}),
     Operation("AddN", rounds=True),
 )

@@ -61,10 +61,13 @@ def shifted_left(x: Tensor, y: Tensor) -> Tensor:
 
 
 def shifted_right(x: Tensor, y: Tensor) -> Tensor:
-    """The quotient by a power of two, rounded down; 2⁶³ is too large, so that half of it comes first."""
-    first = tf.minimum(y, tf.constant(62, y.dtype))
-    x = tf.math.floordiv(x, tf.gather(tf.constant(_LONG_POWERS), first))
-    return tf.math.floordiv(x, tf.gather(tf.constant(_LONG_POWERS[:2]), y - first))
+    """The quotient by a power of two, rounded down; the largest power is negative, so that half of it comes first."""
+    powers = _POWERS if x.dtype == tf.int32 else _LONG_POWERS
+    most = tf.constant(len(powers) - 1, y.dtype)
+    y = tf.minimum(tf.maximum(y, tf.zeros_like(most)), most)
+    first = tf.minimum(y, most - 1)
+    x = tf.math.floordiv(x, tf.gather(tf.constant(powers), first))
+    return tf.math.floordiv(x, tf.gather(tf.constant(powers[:2]), y - first))
 
 
 def sign_bit(x: Tensor) -> Tensor:
@@ -115,6 +118,11 @@ def _is_sign_bit(node: Node) -> bool:
     return is_cast and mask is not None and mask.size == 1 and int(mask) == _SIGN
 
 
+def _is_computed_shift(node: Node) -> bool:
+    """Whether the number of bits is computed: ONNX Runtime takes it modulo 32, and TensorFlow the nearest that there is."""
+    return node.dtype() == tf.int32 and node.value(1) is None
+
+
 def _float_of(node: Node) -> list[str]:
     producer = node.producer(0)
     return [] if producer is None else [producer.inputs[0]]
@@ -138,5 +146,5 @@ OPERATIONS = (
     Operation("BitwiseXor", {TFLITE: _XOR}),
     Operation("Invert", in_both(Decomposed(inverted))),
     Operation("LeftShift", in_both(Decomposed(shifted_left))),
-    Operation("RightShift", in_both(_RIGHT)),
+    Operation("RightShift", {TFLITE: _RIGHT, ONNX: (_RIGHT, Decomposed(shifted_right, when=_is_computed_shift))}),
 )

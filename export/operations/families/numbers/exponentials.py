@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32
 from keras_transformer.export.operations.families.numbers.polynomials import fitted, horner
-from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation, in_both
+from keras_transformer.export.operations.operation import NAN, TFLITE, Decomposed, Operation, Region, in_both
 from keras_transformer.utils.types import Tensor
 
 # 2 artanh(z) / z as a polynomial of z² for |z| <= 1/3, 2e-9 of it away.
@@ -61,8 +61,8 @@ def _may_be_zero(node: Node) -> bool:
 _LOG1P, _EXPM1_FUNCTION = Decomposed(log1p), Decomposed(expm1)
 
 OPERATIONS = (
-    Operation("Exp", rounds=True),
-    Operation("Expm1", in_both(_EXPM1_FUNCTION), rounds=True),
+    Operation("Exp", rounds=True, differs={TFLITE: (Region(NAN),)}),
+    Operation("Expm1", in_both(_EXPM1_FUNCTION), rounds=True, differs={TFLITE: (Region(NAN),)}),
     Operation("Log", rounds=True),
     Operation("Log1p", in_both(_LOG1P), rounds=True),
     Operation("Rsqrt", {TFLITE: Decomposed(inverse_root, when=_may_be_zero)}, rounds=True),

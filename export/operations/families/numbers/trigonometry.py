@@ -6,7 +6,8 @@ import math
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.conditions import is_float32
+from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Decomposed, Operation, Region
 from keras_transformer.utils.types import Tensor
 
 # Above, the square of a number overflows sooner than its logarithm loses a digit.
@@ -29,6 +30,22 @@ def arctangent(x: Tensor) -> Tensor:
     return tf.atan2(x, tf.ones_like(x))
 
 
+def arctangent_of_quotient(y: Tensor, x: Tensor) -> Tensor:
+    """The angle of the sizes, in the quadrant of the signs: those of zeros count too, of which 1 / -0 is negative."""
+    size, base = tf.abs(y), tf.abs(x)
+    # Two zeros have the angle 0, and two infinities that of equal numbers.
+    is_even = tf.logical_and(tf.equal(size, base), size > 0.0)
+    is_zero = tf.logical_and(tf.equal(size, 0.0), tf.equal(base, 0.0))
+    quotient = tf.where(is_even, 1.0, tf.where(is_zero, 0.0, size / base))
+    angle = tf.atan(quotient)
+    angle = tf.where(_is_below_zero(x), math.pi - angle, angle)
+    return tf.where(_is_below_zero(y), -angle, angle)
+
+
+def _is_below_zero(x: Tensor) -> Tensor:
+    return tf.logical_or(x < 0.0, 1.0 / x < 0.0)
+
+
 def hyperbolic_cosine(x: Tensor) -> Tensor:
     """Of the exponential of half the argument, which does not overflow before the result does."""
     root = tf.exp(0.5 * tf.abs(x))
@@ -46,7 +63,7 @@ def hyperbolic_sine(x: Tensor) -> Tensor:
 
 def inverse_hyperbolic_cosine(x: Tensor) -> Tensor:
     beyond = tf.minimum(x, _LARGE) - 1.0
-    near = tf.math.log1p(beyond + tf.sqrt(beyond * (beyond + 2.0)))
+    near = tf.math.log1p(beyond + tf.sqrt(beyond) * tf.sqrt(beyond + 2.0))
     return tf.where(x > _LARGE, tf.math.log(x) + math.log(2), near)
 
 
@@ -70,8 +87,8 @@ OPERATIONS = (
     Operation("Acos", {TFLITE: Decomposed(arccosine)}, rounds=True),
     Operation("Asin", {TFLITE: Decomposed(arcsine)}, rounds=True),
     Operation("Atan", {TFLITE: Decomposed(arctangent)}, rounds=True),
-    Operation("Atan2", rounds=True),
-    Operation("Cosh", {TFLITE: Decomposed(hyperbolic_cosine)}, rounds=True),
+    Operation("Atan2", {ONNX: Decomposed(arctangent_of_quotient, when=is_float32)}, rounds=True),
+    Operation("Cosh", {TFLITE: Decomposed(hyperbolic_cosine)}, rounds=True, differs={TFLITE: (Region(NAN),)}),
     Operation("Sinh", {TFLITE: Decomposed(hyperbolic_sine)}, rounds=True),
     Operation("Tanh", rounds=True),
     Operation("Acosh", {TFLITE: Decomposed(inverse_hyperbolic_cosine)}, rounds=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.operation import Decomposed, Operation, Refused, in_both
+from keras_transformer.export.operations.operation import ONNX, Decomposed, Operation, Refused, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -44,7 +44,14 @@ _BEAM = Refused(
     "decode with keras.ops.ctc_decode(..., strategy='greedy'), or let the model return its logits and search them outside",
 )
 
+
+def zeros(shape: Tensor, *, dtype: tf.DType) -> Tensor:
+    """A tensor that the loop of a loss fills."""
+    return tf.zeros(shape, dtype)
+
+
 OPERATIONS = (
+    Operation("Empty", {ONNX: Decomposed(zeros, ("dtype",))}),
     Operation("CTCBeamSearchDecoder", in_both(_BEAM)),
     Operation("CTCGreedyDecoder", in_both(_GREEDY), rounds=True),
 )

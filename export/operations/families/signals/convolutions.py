@@ -164,6 +164,11 @@ def _leaves_out(node: Node) -> bool:
     return node.attribute("padding") == "SAME" and any(step > reach for step, reach in _steps(node, 1))
 
 
+def has_steps_beyond_kernel(node: Node) -> bool:
+    """Whether steps of a transposed convolution are above its kernel, so that elements between get nothing of it."""
+    return any(step > reach for step, reach in _steps(node, 1))
+
+
 def _leaves_gaps(node: Node) -> bool:
     """Whether there are elements behind those to which a transposed convolution contributes; if sizes are dynamic, not."""
     result, given = (node.part.spec(each).shape for each in (node.message.name, node.inputs[2]))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Operation
+from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Attributes, Decomposed, Operation, Region
 from keras_transformer.utils.types import Tensor
 
 
@@ -72,6 +72,6 @@ _in_turn = functools.partial(Decomposed, attributes=("ksize", "strides", "paddin
 
 OPERATIONS = (
     Operation("AvgPool3D", {TFLITE: _in_turn(average_in_turn)}, rounds=True, sum_length=_of_window),
-    Operation("MaxPool", {ONNX: _PADDED}),
+    Operation("MaxPool", {ONNX: _PADDED}, differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
     Operation("MaxPool3D", {TFLITE: _in_turn(maximum_in_turn), ONNX: _PADDED}),
 )

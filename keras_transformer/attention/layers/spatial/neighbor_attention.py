@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_transformer.utils.types import Tensor
 
 
-def attend_to_neighbors(layer: Any, query: Tensor, index: Any, top_k: int = 16) -> Tensor:
+def attend_to_neighbors(layer: keras.layers.Layer, query: Tensor, index: Any, top_k: int = 16) -> Tensor:
     """Unlimiformer: the output of a cross-attention layer whose heads attend to their `top_k` best states of an index.
 
     The score of a state h is `(x W_q) · (h W_k) = (x W_q W_kᵀ) · h`, so that one index of states serves all heads and

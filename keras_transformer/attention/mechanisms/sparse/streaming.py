@@ -12,7 +12,7 @@ from keras_transformer.attention.cache.dense import extend_window_cache, init_wi
 from keras_transformer.attention.cache.first_tokens import write_first
 from keras_transformer.attention.masks import Visibility, combine, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
-from keras_transformer.attention.partition.windows import new_window_part, window_part
+from keras_transformer.attention.partition.windows import DilatedWindow
 from keras_transformer.attention.softmax.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Tensor
@@ -101,13 +101,16 @@ class StreamingAttention(SoftmaxBasedMechanism):
         slots, positions = (with_batch_axis(x, batch) for x in (visibility.key_slots, visibility.key_positions))
         visible = dataclasses.replace(visibility, key_mask=combine(visibility.key_mask, slots >= count))
         rotated = _rotated(position, query, key, visibility.query_positions, visibility.key_positions)
-        parts = [window_part(self.softmax, *rotated, value, visible, self.window, _NO_DILATION, training=training)]
+        parts = [self._windows(training).part(*rotated, value, visible)]
         if count:
             mask = None if visibility.key_mask is None else visibility.key_mask[:, :count]
             first = {"key_slots": slots[:, :count], "key_positions": positions[:, :count], "key_mask": mask}
             visible = dataclasses.replace(visibility, **first)
             parts.append(self._to_sinks(query, key[:, :count], value[:, :count], visible, position, training))
         return merge_parts(parts)
+
+    def _windows(self, training: bool | None) -> DilatedWindow:
+        return DilatedWindow(self.softmax, self.window, _NO_DILATION, training=training)
 
     def _to_sinks(
         self,
@@ -158,7 +161,7 @@ class StreamingAttention(SoftmaxBasedMechanism):
         visible = dataclasses.replace(
             visibility, key_mask=slots >= self.num_sinks, key_slots=slots, key_positions=slots
         )
-        parts = [new_window_part(self.softmax, *rotated, values, visible, self.window, _NO_DILATION, training=training)]
+        parts = [self._windows(training).new_part(*rotated, values, visible)]
         if self.num_sinks:
             new: dict[str, Tensor] = dict(zip(_SINKS, (key, value), strict=True))
             following |= write_first(cache, new, query_slots, visibility.query_mask)

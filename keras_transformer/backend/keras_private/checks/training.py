@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
@@ -41,7 +39,7 @@ def _run_train_function() -> None:
     x, losses = np.ones((1, 1)), []
 
     class Again(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        def on_train_batch_end(self, batch: int, logs: object = None) -> None:
             self.model.reset_metrics()
             losses.append(float(private.run_train_function(self.model, (x, x))["loss"]))
 

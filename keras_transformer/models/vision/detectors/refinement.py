@@ -32,9 +32,9 @@ class Stage(NamedTuple):
         quality: symbolic `(B, Q, 1)`, which is added to the logits of the classes; None for none.
     """
 
-    tokens: Any
-    boxes: Any
-    quality: Any = None
+    tokens: Tensor
+    boxes: Tensor
+    quality: Tensor | None = None
 
 
 def refined_stages(backbone: keras.Model) -> list[Stage]:

@@ -1,4 +1,4 @@
-"""A loop whose iterations do not overlap."""
+"""Loops on TensorFlow, which layers do not import: iterations that do not overlap, and lists of rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 from keras import ops
+
+from keras_transformer.utils.types import Tensor
 
 
 def sequential_loop(
@@ -27,3 +29,15 @@ def sequential_loop(
     import tensorflow as tf
 
     return tf.while_loop(condition, body, state, parallel_iterations=1)
+
+
+def row_list(like: Tensor, count: int | Tensor) -> Any:
+    """Returns an empty `tf.TensorArray` of `count` rows.
+
+    Args:
+        like: tensor `(n, ...)` whose rows have the dtype and shape of the new ones.
+        count: int or int tensor `()`.
+    """
+    import tensorflow as tf
+
+    return tf.TensorArray(like.dtype, count, element_shape=like.shape[1:])

@@ -1,0 +1,96 @@
+"""Comparisons.
+
+The converter of TFLite makes the largest finite numbers of infinities that are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_float32
+from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation
+from keras_transformer.utils.types import Tensor
+
+_LARGEST = float(np.finfo("float32").max)
+# The same comparison of two numbers in the other order.
+_SWAPPED = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
+# Of a number with infinity. That with minus infinity is the opposite one of the negative number.
+_WITH_INFINITY: dict[str, Callable[[Tensor], Tensor]] = {
+    "Equal": lambda x: x > _LARGEST,
+    "NotEqual": lambda x: tf.logical_or(x <= _LARGEST, tf.not_equal(x, x)),
+    "Less": lambda x: x <= _LARGEST,
+    "LessEqual": lambda x: tf.equal(x, x),
+    "Greater": lambda x: tf.zeros_like(x, tf.bool),
+    "GreaterEqual": lambda x: x > _LARGEST,
+}
+
+
+def _compared(operation: str) -> Callable[[Tensor, Tensor], Tensor]:
+    def compared_with_infinity(x: Tensor, y: Tensor) -> Tensor:
+        name, limit = operation, tf.get_static_value(y)
+        if limit is None or not _is_infinity(limit):
+            name, x, y = _SWAPPED.get(operation, operation), y, x
+            limit = tf.get_static_value(y)
+        name, x = (_SWAPPED.get(name, name), -x) if limit.flat[0] < 0 else (name, x)
+        return tf.broadcast_to(_WITH_INFINITY[name](x), tf.broadcast_dynamic_shape(tf.shape(x), tf.shape(y)))
+
+    return compared_with_infinity
+
+
+def never(x: Tensor, zero: Tensor) -> Tensor:
+    """A boolean is not below 0, a comparison that the converter does not take."""
+    return tf.zeros_like(x, tf.bool)
+
+
+def negative_infinity(x: Tensor) -> Tensor:
+    """The constant itself, by which a comparison with it is found."""
+    return tf.constant(-tf.get_static_value(x))
+
+
+def opposite(x: Tensor) -> Tensor:
+    """The converter takes the opposite of a comparison for the opposite comparison, which NaN fails too."""
+    return tf.where(x, tf.zeros_like(x), tf.ones_like(x))
+
+
+def _is_infinity(value: np.ndarray) -> bool:
+    return value.size > 0 and bool(np.isinf(value).all() and (value == value.flat[0]).all())
+
+
+def _has_infinity(node: Node) -> bool:
+    """Whether a float32 is compared with infinity, or with minus infinity."""
+    values = [node.value(0), node.value(1)] if is_float32(node) else []
+    return any(each is not None and _is_infinity(each) for each in values)
+
+
+def _is_below_zero(node: Node) -> bool:
+    """Whether a boolean that was cast is compared with 0."""
+    producer, limit = node.producer(0), node.value(1)
+    is_boolean = producer is not None and producer.op == "Cast" and producer.dtype() == tf.bool
+    return is_boolean and limit is not None and not limit.any()
+
+
+def _is_of_infinity(node: Node) -> bool:
+    value = node.value(0)
+    return value is not None and is_float32(node) and _is_infinity(value)
+
+
+def _is_of_comparison(node: Node) -> bool:
+    """Whether a node reads a comparison of sizes of floats."""
+    producer = node.producer(0)
+    return producer is not None and producer.op in _SWAPPED and producer.dtype().is_floating
+
+
+_NEVER = Decomposed(never, when=_is_below_zero)
+
+_COMPARED = {name: (Decomposed(_compared(name), when=_has_infinity),) for name in _WITH_INFINITY}
+
+OPERATIONS = (
+    Operation("Less", {TFLITE: (_NEVER, *_COMPARED.pop("Less"))}),
+    Operation("Neg", {TFLITE: Decomposed(negative_infinity, when=_is_of_infinity)}),
+    Operation("LogicalNot", {TFLITE: Decomposed(opposite, when=_is_of_comparison)}),
+    *(Operation(name, {TFLITE: found}) for name, found in _COMPARED.items()),
+)
