@@ -175,6 +175,11 @@ def test_values_that_the_model_does_not_take_are_left_out():
     assert "batch=5: the model itself is not finite there" in signature.not_shown
 
 
+def test_values_at_which_the_model_nearly_overflows_are_left_out():
+    signature = signature_of(model_of(lambda x: x**16, (4,)))
+    assert signature.not_shown == ["batch=2, large: the model itself nearly overflows there"]
+
+
 def test_a_size_from_tracing_is_found_beside_probes_of_one_size(tmp_path):
     model = model_of(lambda x: x / float(x.shape[1] or 20), (None, 3))
     with pytest.raises(ParityError, match="differs from Keras"):

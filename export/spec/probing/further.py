@@ -58,6 +58,8 @@ _BATCHES = (1, 2, 3, 5, 8)
 # Parameters times elements of the inputs, at least as many as multiplications: so many are computed at once; of more, some
 # times as many as the first probes have.
 _CHEAP, _TIMES = 5e9, 2.5
+# Squares of larger values are no numbers of float32, in whatever order a runtime multiplies them.
+_HUGE = 1e18
 
 
 def further_cases(
@@ -146,6 +148,8 @@ def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Pro
             signature.not_shown.append(f"{probe.label}: the model itself returns other shapes there")
         elif not _is_finite_alike(signature.probes, probe):
             signature.not_shown.append(f"{probe.label}: the model itself is not finite there")
+        elif _largest([probe]) > _HUGE >= _largest(signature.probes):
+            signature.not_shown.append(f"{probe.label}: the model itself nearly overflows there")
         else:
             signature.further.append(probe)
 
@@ -157,6 +161,12 @@ def _is_finite_alike(first: Sequence[Probe], probe: Probe) -> bool:
         if not is_finite and all(np.isfinite(each.outputs[name]).all() for each in first):
             return False
     return True
+
+
+def _largest(probes: Sequence[Probe]) -> float:
+    """The largest finite value of all outputs."""
+    floats = [each for probe in probes for each in probe.outputs.values() if each.dtype.kind == "f"]
+    return max((float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in floats), default=0.0)
 
 
 def _sizes(inputs: Sequence[ArraySpec], number: int, longest: int | None, factor: int) -> dict[str, int]:
