@@ -39,9 +39,9 @@ def _pictures():
     wide = {"kernel_initializer": keras.initializers.VarianceScaling(50.0), "activation": "relu"}
     images = keras.Input((16, 16, 3), name="images")
     x = keras.layers.Rescaling(1 / 255)(images)
-    x = keras.layers.Conv2D(8, 3, padding="same", **wide)(x)
-    x = keras.layers.Conv2D(16, 3, strides=2, padding="same", **wide)(x)
-    x = keras.layers.Dense(32, **wide)(keras.layers.Flatten()(x))
+    x = keras.layers.Conv2D(8, 3, padding="same", name="edges", **wide)(x)
+    x = keras.layers.Conv2D(16, 3, strides=2, padding="same", name="parts", **wide)(x)
+    x = keras.layers.Dense(32, name="wide", **wide)(keras.layers.Flatten()(x))
     return keras.Model(images, keras.layers.Dense(5, name="classes")(x))
 
 

@@ -124,7 +124,7 @@ def request_of(
     )
 
 
-def _check_probes(probes: Any, model: keras.Model) -> None:
+def _check_probes(probes: object, model: keras.Model) -> None:
     from keras_transformer.backend import keras_private
     from keras_transformer.export.spec.names import input_names
     from keras_transformer.export.spec.probes import check_given

@@ -94,13 +94,13 @@ def load(
             signature = _whole_or_first(manifest, signature)
             arguments = {"bundle": directory.resolve(), "backend": backend, "signature": signature}
             arguments |= {"num_threads": num_threads, "check": check}
-            model: Any = open_isolated(directory, manifest, arguments, isolated)
+            model = open_isolated(directory, manifest, arguments, isolated)
         else:
             if check:
                 check_hashes(directory, manifest, files_of(manifest, backend))
             signature = _whole_or_first(manifest, signature)
             model = _open(directory, manifest, backend, signature, num_threads)
-        if check_domain and signature is not None:
+        if check_domain and isinstance(model, RuntimeModel) and signature is not None:
             model.check_domain(manifest.domain.get(signature))
         return model
     except (ExportError, ImportError):

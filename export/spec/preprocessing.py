@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data.export_spec import ExportSpec, PreprocessedSignature, Probe, Signature
 from keras_transformer.export.data.preprocessing.layers import TextVectorization
@@ -80,7 +82,9 @@ def forward_spec(
     )
 
 
-def _add_further(whole: Signature, part: Signature, preprocess: Callable[..., Any]) -> None:
+def _add_further(
+    whole: Signature, part: Signature, preprocess: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+) -> None:
     """Gives the part behind the preprocessing the further probes of the whole."""
     part.further = [Probe(preprocess(each.inputs), each.label) for each in whole.further]
     part.not_shown = whole.not_shown

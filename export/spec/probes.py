@@ -80,7 +80,7 @@ def reaching_probes(inputs: Sequence[ArraySpec], limits: Limits, length: int) ->
     return [probe]
 
 
-def check_given(given: Any, names: Sequence[str]) -> None:
+def check_given(given: object, names: Sequence[str]) -> None:
     """Refuses probes that are no list of dicts.
 
     Args:

@@ -7,12 +7,12 @@ that a `floor` or a cast takes to another integer. What is computed of shapes al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.export.data.export_spec import Coverage
 from keras_transformer.export.verification.graph_execution import Operation
+from keras_transformer.utils.types import Tensor
 
 _COMPARISONS = ("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual")
 _SELECTIONS = ("Select", "SelectV2")
@@ -36,7 +36,7 @@ class Branches:
         """bool: whether each branch takes both sides."""
         return all(len(each) == 2 for each in self._sides.values())
 
-    def observe(self, operation: Operation, inputs: Sequence[Any], result: Any) -> None:
+    def observe(self, operation: Operation, inputs: Sequence[Tensor], result: Tensor) -> None:
         """Notes the sides that an operation takes.
 
         Args:
@@ -66,12 +66,12 @@ class Branches:
         return Coverage(len(self._sides), len(self._sides) - len(missing), tuple(names))
 
 
-def mark(tensor: Any) -> None:
+def mark(tensor: Tensor) -> None:
     """Marks a tensor as one that depends on the values of inputs."""
     setattr(tensor, _MARK, True)
 
 
-def _sides(operation: Operation, inputs: Sequence[Any], result: Any) -> dict[bool, Any] | None:
+def _sides(operation: Operation, inputs: Sequence[Tensor], result: Tensor) -> dict[bool, Tensor] | None:
     """Whether an operation takes each of its two sides; None where it is no branch."""
     kind = operation.kind
     if kind in _COMPARISONS:
@@ -89,5 +89,5 @@ def _sides(operation: Operation, inputs: Sequence[Any], result: Any) -> dict[boo
     return None
 
 
-def _both(flags: Any) -> dict[bool, Any]:
+def _both(flags: Tensor) -> dict[bool, Tensor]:
     return {True: tf.reduce_any(flags), False: tf.reduce_any(tf.logical_not(flags))}

@@ -44,6 +44,7 @@ from keras_transformer.export.verification.comparison import block_maximum, scal
 from keras_transformer.export.verification.coverage import Branches, mark
 from keras_transformer.export.verification.graph_execution import GraphExecution, Operation
 from keras_transformer.export.verification.noisy_graph import NoisyGraph
+from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec, Probe
@@ -172,7 +173,7 @@ class _Movement:
             units: dict that receives the half width of the noise of each operation, or None.
         """
 
-        def observe(operation: Operation, operands: Sequence[Any], result: Any) -> None:
+        def observe(operation: Operation, operands: Sequence[Tensor], result: Tensor) -> None:
             self.branches.observe(operation, operands, result)
             if units is not None:
                 _add_unit(units, operation, operands, result)

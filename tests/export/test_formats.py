@@ -76,7 +76,7 @@ def test_report_gives_the_parity_of_every_output(exported, model_name, format):
 def test_a_slice_update_is_clamped_as_in_keras(exported, format):
     result = exported["cache_slice"]
     assert worst(result, format) == 0
-    assert result["report"]["artifacts"][format]["probes"] == 3
+    assert result["report"]["artifacts"][format]["probes"] > 3  # Beside the three that were given.
     # A start of 31 for 4 rows in 32 is clamped to 28.
     cache, new = np.zeros((1, 32, 8), "float32"), np.ones((1, 4, 8), "float32")
     (written,) = load(exported.bundle("cache_slice"), format)(cache=cache, new=new, start=[31]).values()

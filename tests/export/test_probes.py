@@ -107,13 +107,22 @@ def test_floats_are_drawn_from_several_regions():
     signature = signature_of(model_of(lambda x: x * 2, (16, 16, 3)))
     found = {each.label.partition(", ")[2]: np.abs(each.inputs["x"]) for each in signature.further}
     assert found["large"].max() > 90
-    assert 1e-5 < found["tiny"].max() < 1e-4
+    assert found["tiny"].ravel()[::2].max() < 2e-4
+    assert found["tiny"].ravel()[1::2].max() > 2
     assert found["zeros"].max() == 0
     assert (found["constant"] == found["constant"][:, :1, :1, :1]).all()
     assert (found["bytes"] == np.rint(found["bytes"])).all()
     assert found["bytes"].max() == 255
     for each in signature.further:
         np.testing.assert_array_equal(next(iter(each.outputs.values())), 2 * each.inputs["x"])
+
+
+def test_images_that_are_resized_between_pixels_have_no_large_values():
+    x = keras.Input((16, 16, 3), name="x")
+    signature = signature_of(keras.Model(x, layers.UpSampling2D(3, interpolation="bilinear")(x)))
+    assert np.abs(values(signature)[1]).max() < 10
+    signature = signature_of(keras.Model(x, layers.UpSampling2D(3)(x)))
+    assert values(signature)[1].max() == 255
 
 
 def test_sizes_are_powers_of_two_and_one_beside_them():
@@ -164,6 +173,11 @@ def test_values_that_the_model_does_not_take_are_left_out():
     np.testing.assert_array_equal(signature.probes[0].outputs["output"], np.full((3, 4), 3.0))
     assert all(np.isfinite(each.outputs["output"]).all() for each in signature.further)
     assert "batch=5: the model itself is not finite there" in signature.not_shown
+
+
+def test_values_at_which_the_model_nearly_overflows_are_left_out():
+    signature = signature_of(model_of(lambda x: x**16, (4,)))
+    assert signature.not_shown == ["batch=2, large: the model itself nearly overflows there"]
 
 
 def test_a_size_from_tracing_is_found_beside_probes_of_one_size(tmp_path):

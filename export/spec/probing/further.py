@@ -51,13 +51,15 @@ _CASES = (
 _OF_VALUES_ALONE = ("tiny", "zeros", "constant")
 # Sizes of images, and those for networks that halve an image five times.
 _SIDES, _MULTIPLES_OF_32 = (33, 40), (32, 64)
-_LARGE, _TINY = 30.0, 1e-5
+_LARGE, _TINY = 30.0, 3e-5
 _CHANNELS = (1, 3, 4)
 # Batches of a user's rows.
 _BATCHES = (1, 2, 3, 5, 8)
 # Parameters times elements of the inputs, at least as many as multiplications: so many are computed at once; of more, some
 # times as many as the first probes have.
 _CHEAP, _TIMES = 5e9, 2.5
+# Squares of larger values are no numbers of float32, in whatever order a runtime multiplies them.
+_HUGE = 1e18
 
 
 def further_cases(
@@ -146,6 +148,8 @@ def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Pro
             signature.not_shown.append(f"{probe.label}: the model itself returns other shapes there")
         elif not _is_finite_alike(signature.probes, probe):
             signature.not_shown.append(f"{probe.label}: the model itself is not finite there")
+        elif _largest([probe]) > _HUGE >= _largest(signature.probes):
+            signature.not_shown.append(f"{probe.label}: the model itself nearly overflows there")
         else:
             signature.further.append(probe)
 
@@ -157,6 +161,12 @@ def _is_finite_alike(first: Sequence[Probe], probe: Probe) -> bool:
         if not is_finite and all(np.isfinite(each.outputs[name]).all() for each in first):
             return False
     return True
+
+
+def _largest(probes: Sequence[Probe]) -> float:
+    """The largest finite value of all outputs."""
+    floats = [each for probe in probes for each in probe.outputs.values() if each.dtype.kind == "f"]
+    return max((float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in floats), default=0.0)
 
 
 def _sizes(inputs: Sequence[ArraySpec], number: int, longest: int | None, factor: int) -> dict[str, int]:
@@ -208,6 +218,13 @@ def _constant_rows(array: np.ndarray) -> np.ndarray:
     return np.broadcast_to(first.reshape(-1, *[1] * (array.ndim - 1)), array.shape).copy()
 
 
+def _tiny(array: np.ndarray) -> np.ndarray:
+    """Values of which every other one is small: what is lost of them shows beside the others."""
+    values = array.copy()
+    values.reshape(-1)[::2] *= _TINY
+    return values
+
+
 def _integers(most: int) -> Region:
     def drawn(array: np.ndarray) -> np.ndarray:
         random = np.random.default_rng(array.size)
@@ -222,7 +239,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 _OF_FLOATS: dict[str, Region] = {
     "large": lambda array: array * np.asarray(_LARGE, array.dtype),
-    "tiny": lambda array: array * np.asarray(_TINY, array.dtype),
+    "tiny": _tiny,
     "zeros": np.zeros_like,
     "constant": _constant_rows,
     "bytes": _bytes,

@@ -6,11 +6,11 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import keras
 import numpy as np
 
+from keras_transformer.backend import keras_private
 from keras_transformer.export.data import axes
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe, Signature
@@ -27,7 +27,7 @@ _RANGES = ((0.05, 0.95), (1.05, 3.0))
 
 
 def probes_of(
-    model: Any,
+    model: keras.Model,
     inputs: tuple[ArraySpec, ...],
     given: Sequence[Mapping[str, ArrayLike]] | None,
     factor: int = 1,
@@ -50,13 +50,13 @@ def probes_of(
     return found
 
 
-def input_limits(model: Any, inputs: Sequence[ArraySpec]) -> dict[str, int | None]:
+def input_limits(model: keras.Model, inputs: Sequence[ArraySpec]) -> dict[str, int | None]:
     """The limits of the inputs of the model, which come before its states."""
     limits = vocabulary.integer_limits(keras.tree.flatten(model.input))
     return dict(zip([spec.name for spec in inputs][: len(limits)], limits, strict=True))
 
 
-def add_finite_probes(model: Any, signature: Signature) -> None:
+def add_finite_probes(model: keras.Model, signature: Signature) -> None:
     """Adds probes of floats between 0 and 1, and above 1, where an output has values that are not finite on the others."""
     values = [value for probe in signature.probes for value in probe.outputs.values()]
     if all(np.isfinite(value).all() for value in values if value.dtype.kind == "f"):
@@ -72,7 +72,7 @@ def add_finite_probes(model: Any, signature: Signature) -> None:
         signature.probes.append(probe)
 
 
-def add_reaching_probe(model: Any, signature: Signature) -> None:
+def add_reaching_probe(model: keras.Model, signature: Signature) -> None:
     """Adds a probe past every window and block, unless the model has a limit that no layer names."""
     for probe in _reaching(model, signature):
         with contextlib.suppress(InvalidModelError):
@@ -80,7 +80,7 @@ def add_reaching_probe(model: Any, signature: Signature) -> None:
             signature.probes.append(probe)
 
 
-def add_further_probes(model: Any, signature: Signature, factor: int = 1) -> None:
+def add_further_probes(model: keras.Model, signature: Signature, factor: int = 1) -> None:
     """Adds probes of other sizes and of other regions of values; those that the model does not take are left out.
 
     Args:
@@ -91,7 +91,7 @@ def add_further_probes(model: Any, signature: Signature, factor: int = 1) -> Non
     further.add_further(signature, _cases(model, signature, factor), _fits(model))
 
 
-def add_generated_probes(model: Any, signature: Signature) -> None:
+def add_generated_probes(model: keras.Model, signature: Signature) -> None:
     """Adds generated probes to those of a user, as long as the model needs, where it takes any of them.
 
     Where it takes some sizes only, the user's rows come in other batches too, and cut to lengths between theirs.
@@ -112,7 +112,7 @@ def add_generated_probes(model: Any, signature: Signature) -> None:
         further.add_further(signature, further.resized_probes(signature.inputs, given), _fits(model))
 
 
-def _reaching(model: Any, signature: Signature) -> list[Probe]:
+def _reaching(model: keras.Model, signature: Signature) -> list[Probe]:
     limits = input_limits(model, signature.inputs)
     found = probes.reaching_probes(signature.inputs, limits, reaching_length(model))
     for probe in found:
@@ -120,7 +120,7 @@ def _reaching(model: Any, signature: Signature) -> list[Probe]:
     return found
 
 
-def _cases(model: Any, signature: Signature, factor: int) -> list[Probe]:
+def _cases(model: keras.Model, signature: Signature, factor: int) -> list[Probe]:
     """The further probes of a model, with the values that its layers name."""
     inputs = signature.inputs
     limits, longest = input_limits(model, inputs), vocabulary.longest_sequence(model)
@@ -128,7 +128,7 @@ def _cases(model: Any, signature: Signature, factor: int) -> list[Probe]:
     taken = {spec.name for spec, each in zip(inputs[: len(known)], known, strict=True) if each}
     taken |= {name for name, limit in limits.items() if limit or name.endswith("_rate")}
     taken |= {spec.name for spec in inputs if probes.is_mask(spec)}
-    regions = dict.fromkeys((name for name in limits if name not in taken), further.REGIONS)
+    regions = dict.fromkeys((name for name in limits if name not in taken), _regions(model))
     regions |= {
         name: further.BOUNDED if each.is_bounded else further.NORMAL for name, each in _ranges(model, inputs).items()
     }
@@ -136,18 +136,25 @@ def _cases(model: Any, signature: Signature, factor: int) -> list[Probe]:
     return further.further_cases(inputs, limits, regions, model.count_params(), fill, longest, factor)
 
 
-def _fill(model: Any, inputs: Sequence[ArraySpec], probe: Probe) -> None:
+def _regions(model: keras.Model) -> tuple[str, ...]:
+    """The regions of free inputs. Runtimes round the coordinates of images that are resized, which shows in large values."""
+    parts = [*keras_private.flatten_layers(model), *model.operations]
+    resizes = any(getattr(each, "interpolation", "nearest") != "nearest" for each in parts)
+    return further.BOUNDED if resizes else further.REGIONS
+
+
+def _fill(model: keras.Model, inputs: Sequence[ArraySpec], probe: Probe) -> None:
     """Fills in the values that the layers of a model name."""
     fill_in(probe, inputs, known_values(keras.tree.flatten(model.input), vocabulary.longest_sequence(model)))
     with_ranges([probe], inputs, _ranges(model, inputs))
 
 
-def _ranges(model: Any, inputs: Sequence[ArraySpec]) -> dict[str, Range]:
+def _ranges(model: keras.Model, inputs: Sequence[ArraySpec]) -> dict[str, Range]:
     found = ranges_of(keras.tree.flatten(model.input))
     named = zip([spec.name for spec in inputs][: len(found)], found, strict=True)
     return {name: each for name, each in named if each is not None}
 
 
-def _fits(model: Any) -> Callable[[Probe], bool]:
+def _fits(model: keras.Model) -> Callable[[Probe], bool]:
     shapes = [tensor.shape for _, tensor in names.outputs_in_order(model.output)]
     return lambda probe: has_shapes(probe, shapes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe
-from keras_transformer.utils.types import Shape
+from keras_transformer.utils.types import ArrayLike, Shape
 
 # Layers and operations that keep the values of what they read, in inference.
 _KEEP_VALUES = (
@@ -104,8 +103,8 @@ def with_ranges(probes: Sequence[Probe], inputs: Sequence[ArraySpec], ranges: Ma
                 probe.inputs[spec.name] = np.asarray(np.rint(values) if is_whole else values).astype(spec.dtype)
 
 
-def readers(tensor: keras.KerasTensor) -> Iterator[tuple[Any, Any]]:
-    """The operations that read the values of a tensor, and their nodes, behind those that keep them and in nested models."""
+def readers(tensor: keras.KerasTensor) -> Iterator[tuple[keras.Operation, Sequence[object]]]:
+    """The operations that read a tensor, and their arguments: behind those that keep its values, and in nested models."""
     for node in keras_private.consumers(tensor):
         operation, inner = node.operation, keras_private.functional(node.operation)
         if isinstance(inner, keras.Model) and hasattr(inner, "inputs"):
@@ -117,18 +116,18 @@ def readers(tensor: keras.KerasTensor) -> Iterator[tuple[Any, Any]]:
             for result in keras.tree.flatten(node.output_tensors):
                 yield from readers(result)
         else:
-            yield operation, node
+            yield operation, [*node.arguments.args, *node.arguments.kwargs.values()]
 
 
 def _range(tensor: keras.KerasTensor) -> Range | None:
     dtype = str(tensor.dtype)
     if dtype in ("string", "bool"):
         return None
-    for operation, node in readers(tensor):
-        found = _of_layer(operation) or _of_arithmetic(operation, node)
+    for operation, arguments in readers(tensor):
+        found = _of_layer(operation) or _of_arithmetic(operation, arguments)
         if found is not None:
             return found
-        if isinstance(operation, keras.layers.Layer) and len(keras.tree.flatten(node.input_tensors)) == 1:
+        if isinstance(operation, keras.layers.Layer) and _count(arguments) == 1:
             # Of a layer that is no graph, the first that says it.
             inner = keras_private.flatten_layers(operation, include_self=False)
             found = next((each for each in map(_of_layer, inner) if each is not None), None)
@@ -137,7 +136,12 @@ def _range(tensor: keras.KerasTensor) -> Range | None:
     return _between(0.0, _HIGHEST_BYTE) if dtype == "uint8" else None
 
 
-def _of_layer(layer: Any) -> Range | None:
+def _count(arguments: Sequence[object]) -> int:
+    """The number of symbolic tensors among arguments."""
+    return sum(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(list(arguments)))
+
+
+def _of_layer(layer: keras.Operation) -> Range | None:
     if isinstance(layer, keras.layers.Rescaling):
         return _of_scale(layer.scale, layer.offset)
     if isinstance(layer, keras.layers.Normalization) and not layer.invert and getattr(layer, "mean", None) is not None:
@@ -145,7 +149,7 @@ def _of_layer(layer: Any) -> Range | None:
     return None
 
 
-def _of_scale(scale: Any, offset: Any) -> Range | None:
+def _of_scale(scale: ArrayLike, offset: ArrayLike) -> Range | None:
     """Values that a scale below 1 and an offset bring to the range from 0 to 1, or from -1 to 1."""
     scale, offset = np.asarray(scale, "float64"), np.asarray(offset, "float64")
     if scale.ndim > 1 or offset.ndim > 1 or not (np.abs(scale) < 1).all() or not scale.all():
@@ -154,9 +158,8 @@ def _of_scale(scale: Any, offset: Any) -> Range | None:
     return _between((low - offset) / scale, (1.0 - offset) / scale)
 
 
-def _of_arithmetic(operation: Any, node: Any) -> Range | None:
+def _of_arithmetic(operation: keras.Operation, arguments: Sequence[object]) -> Range | None:
     """The range of a division by a number, or of a product with one below 1."""
-    arguments = [*node.arguments.args, *node.arguments.kwargs.values()]
     numbers = [each for each in arguments if isinstance(each, (int, float)) and not isinstance(each, bool) and each]
     if len(numbers) != 1 or len(arguments) != 2:
         return None
@@ -167,5 +170,6 @@ def _of_arithmetic(operation: Any, node: Any) -> Range | None:
     return _of_scale(number, 0.0) if kind == "Multiply" and 0 < number < 1 else None
 
 
-def _between(low: Any, high: Any) -> Range:
-    return Range(np.asarray(low, "float64"), np.asarray(high, "float64") - low, is_bounded=True)
+def _between(low: ArrayLike, high: ArrayLike) -> Range:
+    start = np.asarray(low, "float64")
+    return Range(start, np.asarray(high, "float64") - start, is_bounded=True)
