@@ -134,7 +134,12 @@ def export(
         return _export_elsewhere(form, request, progress)
     twin = export_twin(form, streams=not request.runs_floats)
     check_models(request.precisions, twin, request.formats)
-    reports = write_bundles(model_spec(twin, request), request, progress)
+    spec = model_spec(twin, request)
+    if twin is not form:
+        from keras_transformer.export.spec.origin import with_origin
+
+        spec = with_origin(spec, form)
+    reports = write_bundles(spec, request, progress)
     return reports if request.has_folders else next(iter(reports.values()))
 
 
@@ -153,10 +158,11 @@ def _is_on_tensorflow() -> bool:
 
 
 def _export_elsewhere(model: keras.Model, request: Request, progress: Progress) -> Report | Reports:
+    from keras_transformer.export.spec.origin import origin_probes
     from keras_transformer.export.spec.twins import merged_twin
     from keras_transformer.export.writing.other_backend import export_elsewhere
 
-    return export_elsewhere(merged_twin(model), request, progress)
+    return export_elsewhere(merged_twin(model), request, progress, origin_probes(model))
 
 
 def export_twin(model: keras.Model, streams: bool = False) -> keras.Model:

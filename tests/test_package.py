@@ -216,7 +216,6 @@ NUM_ANY = {
     "export.data": 14,
     "export.deprecated": 4,
     "export.engines": 108,
-    "export.errors": 0,
     "export.graph": 20,
     "export.loading": 28,
     "export.onnx": 127,

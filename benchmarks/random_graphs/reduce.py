@@ -64,7 +64,11 @@ class Reduction:
         }
         return program.tensors(arrays)
 
-    def _cut(self, names, tensors, keep_values):
+    def _cut(
+        self,
+        names,
+        tensors,
+    ):
         """The graph in which some nodes are inputs, with their values."""
         made = [
             Input(name, (None, *tensors[name].shape[1:]) if len(tensors[name].shape) else (), tensors[name].dtype.name)
@@ -88,7 +92,7 @@ class Reduction:
         for node in whole.nodes:
             self.graph = Graph(whole.inputs, whole.nodes, (node.name,)).needed()
             sources = [name for name in dict.fromkeys(node.sources) if name not in known]
-            graph, arrays = self._cut(sources, tensors, True)
+            graph, arrays = self._cut(sources, tensors)
             if self._take(graph, arrays if self.outcome.arrays is not None else None):
                 return
         self.graph = whole
@@ -106,7 +110,7 @@ class Reduction:
             return False
         for node in reversed(graph.nodes):
             if node.name not in graph.outputs:
-                cut, arrays = self._cut([node.name], tensors, True)
+                cut, arrays = self._cut([node.name], tensors)
                 if self._take(cut, arrays if self.outcome.arrays is not None else None):
                     return True
             for source in node.sources:

@@ -33,6 +33,8 @@ class Probe:
         outputs: dict of output name to numpy array, as the reference computes them.
         rounding: dict of output name to how far another rounding moves it, for each block; see `measure_rounding`.
         measure: measures the rounding, where `rounding` is an estimate, which is the lesser; or None.
+        origin: dict of output name to what the model computes that was handed over, where another one is exported in its
+            place and this probe compares them.
 
     Example:
 
@@ -46,6 +48,20 @@ class Probe:
     outputs: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
     rounding: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
     measure: Callable[[], dict[str, np.ndarray]] | None = None
+    origin: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """The model that was handed over, where another one is exported in its place.
+
+    Args:
+        steps: how that was made of it, such as "merged adapters".
+        unit: the rounding of the precision in which it computes, as a multiple of that of float32.
+    """
+
+    steps: tuple[str, ...]
+    unit: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +201,7 @@ class ExportSpec:
         tokenizer_options: dict of how texts are encoded, or None.
         axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
         preprocessed: dict of the name of a signature to its `PreprocessedSignature`, if it has any.
+        origin: `Origin` of the model, which some probes compare with; None where it is the model that was handed over.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
 
     Example:
@@ -213,6 +230,7 @@ class ExportSpec:
     tokenizer_options: Mapping[str, Any] | None = None
     axis_limits: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     preprocessed: dict[str, PreprocessedSignature] = dataclasses.field(default_factory=dict[str, PreprocessedSignature])
+    origin: Origin | None = None
 
     def only(self, formats: Iterable[str]) -> ExportSpec:
         """The spec without the signatures that belong to none of these formats."""

@@ -13,6 +13,7 @@ from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.checks import IncompleteError, is_count, is_names, is_object, json_object, shown
 from keras_transformer.export.data.domain import Domain
 from keras_transformer.export.data.manifest_records import FileRecord, SignatureRecord, TokenizerRecord
+from keras_transformer.export.data.parity import TwinRecord
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import Path
@@ -57,6 +58,7 @@ class Manifest:
         tokenizer: `TokenizerRecord`, or None.
         target: `TargetResult` of an export for an accelerator, as a dict, or None.
         training: signatures and weights of a file that trains on the device, as a dict, or None.
+        twin: `TwinRecord`, where the model that was exported is not the one that was handed over, or None.
 
     Example:
 
@@ -83,6 +85,7 @@ class Manifest:
     tokenizer: TokenizerRecord | None = None
     target: dict[str, Any] | None = None
     training: dict[str, Any] | None = None
+    twin: TwinRecord | None = None
 
     def signature(self, name: str) -> SignatureRecord:
         """Inputs and outputs of one signature.
@@ -144,6 +147,7 @@ class Manifest:
             "tokenizer": tokenizer,
             "target": self.target,
             "training": self.training,
+            "twin": None if self.twin is None else self.twin.to_dict(),
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -198,6 +202,7 @@ class Manifest:
             tokenizer=None if tokenizer is None else TokenizerRecord.from_dict(tokenizer),
             target=objects.get("target"),
             training=objects.get("training"),
+            twin=TwinRecord.from_dict(record["twin"]) if "twin" in record else None,
         )
         _check_states(generation or {})
         return manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.data.parity import Parity, TwinRecord
 from keras_transformer.export.data.tables import Part, Table, Verdict, plain
 from keras_transformer.export.data.target_result import TargetResult
 from keras_transformer.utils.types import JsonObject
@@ -29,6 +29,7 @@ class Artifact:
         preprocessing: dict of the name of each input that preprocessing reads to where it is computed, "in the file" or "in
             front of the file"; or None.
         known_differences: what the files compute otherwise than Keras for unusual numbers, a text each.
+        rounded: number of weights that are quantized, or None where that is not known.
     """
 
     format: str
@@ -42,6 +43,7 @@ class Artifact:
     behavior: dict[str, float] | None = None
     preprocessing: dict[str, str] | None = None
     known_differences: tuple[str, ...] = ()
+    rounded: int | None = None
 
     @property
     def ratio(self) -> float:
@@ -69,6 +71,7 @@ class Report:
         tolerance: the share of the scale that no difference may exceed.
         target: `TargetResult` of an export for an accelerator, or None.
         domain: lines that say for which values and sizes float files were compared with Keras.
+        twin: `TwinRecord`, where the model that was exported is not the one that was handed over, or None.
 
     Example:
 
@@ -82,6 +85,7 @@ class Report:
     tolerance: float
     target: TargetResult | None = None
     domain: list[str] = dataclasses.field(default_factory=list[str])
+    twin: TwinRecord | None = None
 
     def __getitem__(self, format: str) -> Artifact:
         return self.artifacts[format]
@@ -102,13 +106,33 @@ class Report:
             )
             rows.append((each.format, readable_size(each.size), *figures))
         for title, cell in _QUANTIZED.items():
-            cells = [cell(each) for each in self.artifacts.values()]
+            # A file of which nothing was quantized is the float one.
+            cells = [cell(each) if each.rounded != 0 else None for each in self.artifacts.values()]
             if any(cells):
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
+        rows[1:1] = self._twin_row(len(rows[0]))
         note = "largest difference from Keras, as a share of the scale and of what is allowed"
         table = Table(rows[0], rows[1:], texts=("format",))
-        parts: list[Part] = [self.directory, table, note, *self.domain, *self._preprocessing(), *self._differences()]
+        parts: list[Part] = [self.directory, table, note, *self._unshown(), *self.domain, *self._preprocessing()]
+        parts += self._differences()
         return parts if self.target is None else [*parts, str(self.target)]
+
+    def _twin_row(self, length: int) -> list[tuple[str, ...]]:
+        """The row of the model that was exported, if that is not the one that was handed over."""
+        if self.twin is None:
+            return []
+        worst = self.twin.largest
+        figures = (f"{worst.difference:.1e}", f"{worst.ratio:.1e}", f"{self.twin.share:.2f}", str(self.twin.probes))
+        return [("twin", "-", *figures, *("-" for _ in range(length - 6)))]
+
+    def _unshown(self) -> list[str]:
+        """A line for what the figures do not show."""
+        lines = [] if self.twin is None else [f"twin: {', '.join(self.twin.steps)}, against the model that was given"]
+        constant = {each.output: None for one in self.artifacts.values() for each in one.parity if each.is_constant}
+        lines += [f"output '{name}' is constant over all probes: nothing was shown; {_SHOWS}" for name in constant]
+        return lines + [
+            f"{each.format}: nothing was quantized" for each in self.artifacts.values() if each.rounded == 0
+        ]
 
     def _preprocessing(self) -> list[str]:
         """A line for each format: where the preprocessing of which inputs is computed."""
@@ -133,7 +157,7 @@ class Report:
 
     def to_dict(self) -> JsonObject:
         """Returns the report as dicts, lists and numbers."""
-        return dataclasses.asdict(self)
+        return dataclasses.asdict(self) | {"twin": None if self.twin is None else self.twin.to_dict()}
 
     @classmethod
     def from_dict(cls, record: JsonObject) -> Report:
@@ -143,7 +167,8 @@ class Report:
             for name, each in record["artifacts"].items()
         }
         target = record.get("target") and TargetResult.from_dict(record["target"])
-        return cls(record["directory"], artifacts, record["tolerance"], target, record.get("domain", []))
+        twin = record.get("twin") and TwinRecord.from_dict(record["twin"])
+        return cls(record["directory"], artifacts, record["tolerance"], target, record.get("domain", []), twin)
 
 
 class Reports(dict[str, Report]):
@@ -195,6 +220,8 @@ def _stays(counted: str) -> Callable[[Artifact], str | None]:
     return cell
 
 
+# What shows that an output is right.
+_SHOWS = "train the model or pass `probes`"
 # Columns of quantized artifacts only.
 _QUANTIZED: dict[str, Callable[[Artifact], str | None]] = {
     "of float": lambda each: f"{each.size / each.float_size:.3f}" if each.float_size else None,

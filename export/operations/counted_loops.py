@@ -52,7 +52,7 @@ def with_counters(graph_def: GraphDef) -> GraphDef:
 
 def _is_counted(signature: OpDef) -> bool:
     names = [each.name for each in signature.input_arg[:2]]
-    return len(names) == 2 and names[0].endswith(_COUNTER) and names[1].endswith(_MAXIMUM)
+    return len(names) == 2 and _COUNTER in names[0] and _MAXIMUM in names[1]
 
 
 def _counted(loop: NodeDef, nodes: Iterable[NodeDef], owner: FunctionDef | None) -> list[NodeDef]:

@@ -195,8 +195,12 @@ def called_on_floats(layer: keras.layers.Layer, images: Tensor, **options: objec
 
     There it computes with floats. Outside of a graph it rounds its results to integers.
     """
-    images = tf.nest.map_structure(lambda each: ops.cast(each, layer.compute_dtype), images)
-    return type(layer).call(layer, images, **options)
+
+    def as_floats(each: Tensor) -> Tensor:
+        return ops.cast(each, layer.compute_dtype)
+
+    kind = cast(Any, type(layer))
+    return kind.call(layer, tf.nest.map_structure(as_floats, images), **options)
 
 
 # In eager calls too, with which files are compared.

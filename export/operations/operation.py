@@ -111,8 +111,9 @@ class Operation:
             counts. The converter keeps an operation of which nothing is said, or to which nothing applies.
         remedies: dict of format to what a user can do where its converter does not take the operation.
         rounds: bool. Whether a result in float32 is rounded; other operations move, compare or select values.
-        rounds_operands: bool. Whether the operation is backward stable, such as a factorization: its results are exact for
-            operands that are rounded, by as much as a sum of its length is.
+        rounds_operands: bool. Whether its results are exact for operands that are rounded, by as much as a sum of its length
+            is: those of a factorization, which is backward stable, and of a sum that cancels. Operands of an operation that
+            also rounds its result stay as they are where they are whole numbers.
         is_absolute: bool. Whether results near 0 are rounded as far as those near 1 are.
         sum_length: how many numbers are added for each element of the result, from the attributes of the operation, its
             operands and its result; None where there is no sum.

@@ -8,6 +8,7 @@ from typing import Any
 
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.parity import TwinRecord
 from keras_transformer.export.data.report import readable_size
 from keras_transformer.export.data.target_result import TargetResult
 from keras_transformer.export.formats import FORMATS, get_format
@@ -73,7 +74,7 @@ def render(manifest: Manifest, ops: Mapping[str, Mapping[str, int]], title: str,
         _cards(artifacts),
         section("Inputs and outputs", signature_tables(manifest) + preprocessing_table(manifest)),
         section("Load it", _code(load_code(manifest, title, weights))),
-        _parity(artifacts),
+        _parity(artifacts, manifest.twin),
         section("What was compared", domain_table(manifest)),
         section("Known differences", known_differences_table(manifest)),
         _scores(artifacts),
@@ -123,7 +124,7 @@ def _code(codes: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
-def _parity(artifacts: Mapping[str, ArtifactRecord]) -> str:
+def _parity(artifacts: Mapping[str, ArtifactRecord], twin: TwinRecord | None = None) -> str:
     """The outputs that use most of what is allowed, of each format."""
     rows, others = [], 0
     for name, record in artifacts.items():
@@ -141,6 +142,11 @@ def _parity(artifacts: Mapping[str, ArtifactRecord]) -> str:
         "The largest difference of each output over all probes, as a share of its scale and of what is allowed there."
     )
     more = f" {others} other outputs use less." if others else ""
+    if twin is not None:
+        more += f" The model was exported with {', '.join(twin.steps)}: {twin.largest.ratio:.1e} of the scale away."
+    unshown = dict.fromkeys(one.output for each in artifacts.values() for one in each.parity or () if one.is_constant)
+    if unshown:
+        more += f" Constant over all probes, so that nothing was shown: {', '.join(map(html.escape, unshown))}."
     head = ("format", "output", "of scale", "of allowed")
     return section("Difference from Keras", table(head, rows, numbers=(2, 3)), note + more)
 

@@ -48,6 +48,9 @@ def verdict(manifest: Manifest) -> Verdict:
     others = [format_title(name) for name in artifacts if name not in compared]
     rest = f" {_joined(others)} was not run." if others else ""
     if modes:
+        counts = [record.weights.rounded for record in compared.values() if record.weights is not None]
+        if counts and not any(counts):
+            return Verdict(f"Not quantized by {_joined(modes)}", "No weight of the files is quantized." + rest, False)
         return Verdict(
             f"Quantized to {_joined(modes)}, within limits in {where}", _quantized(compared) + rest, not others
         )

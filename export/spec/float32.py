@@ -22,11 +22,16 @@ _HALF = {"mixed_float16", "mixed_bfloat16", "float16", "bfloat16"}
 
 def uses_half_precision(model: keras.Model) -> bool:
     """Whether a layer of the model computes, or keeps weights, in 16 bits."""
+    return bool(half_precisions(model))
+
+
+def half_precisions(model: keras.Model) -> set[str]:
+    """The types of 16 bits in which layers of the model compute, or keep weights."""
     layers = [model, *keras_private.flatten_layers(model, include_self=False)]
     dtypes = {str(dtype) for layer in layers for dtype in (layer.compute_dtype, layer.variable_dtype)}
     dtypes |= {str(variable.dtype) for variable in model.variables}
     dtypes |= {str(tensor.dtype) for tensor in [*keras.tree.flatten(model.inputs), *keras.tree.flatten(model.outputs)]}
-    return bool(dtypes & _HALF)
+    return dtypes & {"bfloat16", "float16"}
 
 
 def float32_twin(model: keras.Model) -> keras.Model:

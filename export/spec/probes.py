@@ -162,7 +162,7 @@ def fill_references(
     """
     with full_precision():
         for probe in (each for each in signature.probes if not each.outputs):
-            probe.outputs = _reference(signature, probe)
+            probe.outputs = reference(signature, probe)
             for name, value in probe.outputs.items():
                 if value.dtype.kind == "c":
                     raise InvalidModelError(
@@ -175,12 +175,12 @@ def fill_references(
         if signature.general is not None or signature.is_repeatable:
             return
         first = signature.probes[0]
-        again = _reference(signature, first)
+        again = reference(signature, first)
     for name, value in first.outputs.items():
         if not _is_near(value, again[name]):
             raise NotDeterministicError(
                 f"the model itself is not deterministic: output '{name}' differs between two calls in inference mode"
-                + (f": {cause(lambda: _reference(signature, first))}" if cause else ""),
+                + (f": {cause(lambda: reference(signature, first))}" if cause else ""),
                 Remedy.RANDOM,
             )
 
@@ -203,7 +203,12 @@ def check_finite(probes: Sequence[Probe]) -> None:
             )
 
 
-def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
+def reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
+    """What the function of a signature computes on a probe.
+
+    Raises:
+        InvalidModelError: it fails.
+    """
     import tensorflow as tf
 
     try:

@@ -61,6 +61,12 @@ def _copy_adapted(model: keras.Model, twin: keras.Model) -> None:
             other.set_vocabulary(layer.get_vocabulary(), weights)
 
 
+def merges_adapters(model: keras.Model) -> bool:
+    """Whether a model has adapters, and none beside a kernel that Keras quantized."""
+    adapted = [each for each in keras_private.flatten_layers(model) if getattr(each, "lora_enabled", False)]
+    return bool(adapted) and not any(each.quantization_mode for each in adapted)
+
+
 def merged_twin(model: keras.Model) -> keras.Model:
     """A model whose kernels are the sums of the kernels and the adapters of another.
 
@@ -84,8 +90,7 @@ def merged_twin(model: keras.Model) -> keras.Model:
     >>> len(model.weights), len(merged_twin(model).weights)
     (4, 2)
     """
-    adapted = [each for each in keras_private.flatten_layers(model) if getattr(each, "lora_enabled", False)]
-    if not adapted or any(each.quantization_mode for each in adapted):
+    if not merges_adapters(model):
         return model
     from keras_transformer.training.adapters import merged_values
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +15,8 @@ _FACTOR = 6.0
 # Units in the last place of an element that are always allowed.
 _UNITS = 4.0
 _ULP = 2.0**-23
+# So many units of a half precision may a model differ by whose rounding was not measured, as a share of its scale.
+_UNMEASURED_UNITS = 16.0
 _SCALE_FLOOR = 1e-6
 # So many values next to the middle between two steps may be rounded the other way, whatever was measured.
 _FEWEST_STEPS = 4
@@ -30,29 +33,34 @@ class Limit:
         tolerance: largest difference as a share of each output's scale; None for what the rounding of the model explains.
         ceiling: largest difference that rounding can explain, as a share of the scale of a block.
         is_quantized: bool. Whether integers, such as chosen tokens, may differ.
+        unit: the rounding of a reference of another precision, as a multiple of that of float32.
     """
 
     tolerance: float | None = None
     ceiling: float = math.inf
     is_quantized: bool = False
+    unit: float = 1.0
 
-    def allowed(self, expected: np.ndarray, rounding: np.ndarray | None) -> np.ndarray:
+    def allowed(self, expected: np.ndarray, rounding: np.ndarray | None, scale: float) -> np.ndarray:
         """The largest difference allowed, for each element.
 
         Args:
             expected: finite float64 array of the reference, with 0 for sentinels.
             rounding: the movement of each block, or None where it was not measured.
+            scale: how far the output varies.
 
         Returns:
             float64 array that can be broadcast to `expected`.
         """
         if self.tolerance is not None or rounding is None:
             share = UNMEASURED if self.tolerance is None else self.tolerance
-            return np.asarray(share * _scale(expected))
-        moved = _FACTOR * rounding.astype("float64")
+            if self.unit > 1:
+                share = max(share, _UNMEASURED_UNITS * _ULP * self.unit)
+            return np.asarray(share * scale)
+        moved = _FACTOR * self.unit * rounding.astype("float64")
         if math.isfinite(self.ceiling):
             moved = np.minimum(moved, self.ceiling * block_maximum(np.abs(expected)))
-        return moved + _UNITS * _ULP * np.abs(expected)
+        return moved + _UNITS * _ULP * self.unit * np.abs(expected)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,15 +70,17 @@ class Difference:
     Args:
         difference: largest absolute difference of floats, or number of other elements that differ; NaN for values that
             are not finite where the reference's are, or the other way round.
-        scale: largest absolute value of the reference.
-        share: the largest difference as a share of what is allowed where it occurs; up to 1 is accepted.
-        allowed: what is allowed there.
+        scale: how far the reference varies: see `varies`; its largest absolute value where that is not known.
+        share: the largest share of what is allowed; up to 1 is accepted.
+        allowed: what is allowed where that is.
+        there: the difference there.
     """
 
     difference: float
     scale: float
     share: float
     allowed: float
+    there: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -84,7 +94,11 @@ class Difference:
 
 
 def compare(
-    got: np.ndarray, expected: np.ndarray, rounding: np.ndarray | None = None, limit: Limit | None = None
+    got: np.ndarray,
+    expected: np.ndarray,
+    rounding: np.ndarray | None = None,
+    limit: Limit | None = None,
+    scale: float | None = None,
 ) -> Difference:
     """Compares one output with its reference.
 
@@ -96,6 +110,7 @@ def compare(
         expected: array of the Keras model, of the same shape.
         rounding: what `measure_rounding` found for this output, or None.
         limit: `Limit`; by default what rounding explains.
+        scale: how far the output varies over all probes, where that is less than its largest absolute value here.
 
     Returns:
         A `Difference`.
@@ -121,14 +136,16 @@ def compare(
     is_sentinel = sentinels(expected)
     same = _are_same(got[is_sentinel], expected[is_sentinel])
     got, expected = np.where(is_sentinel, 0.0, got), np.where(is_sentinel, 0.0, expected)
-    differences, scale = np.abs(got - expected), _scale(expected)
+    differences = np.abs(got - expected)
+    scale = min(scale or math.inf, _scale(expected))
     if not same or not np.isfinite(differences).all():
         return Difference(math.nan, scale, math.inf, 0.0)
-    allowed = np.broadcast_to(limit.allowed(expected, rounding), expected.shape)
+    allowed = np.broadcast_to(limit.allowed(expected, rounding, scale), expected.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(differences == 0.0, 0.0, differences / allowed)
     worst = np.unravel_index(shares.argmax(), shares.shape)
-    return Difference(float(differences.max()), scale, float(shares[worst]), float(allowed[worst]))
+    found = (float(each[worst]) for each in (shares, allowed, differences))
+    return Difference(float(differences.max()), scale, *found)
 
 
 def parity_error(format: str, output: str, probe: str, found: Difference) -> ParityError:
@@ -143,8 +160,11 @@ def parity_error(format: str, output: str, probe: str, found: Difference) -> Par
     Returns:
         A `ParityError`.
     """
-    share = "" if math.isinf(found.share) else f", {found.share:.3g} times what is allowed there"
-    return ParityError(format, output, probe, found.difference, found.scale, found.allowed / found.scale, hint=share)
+    if math.isinf(found.share):
+        return ParityError(format, output, probe, found.difference, found.scale, found.allowed / found.scale)
+    # The difference that exceeds its limit most, and not a larger one elsewhere that is allowed.
+    hint = f", {found.share:.3g} times what is allowed there"
+    return ParityError(format, output, probe, found.there, found.scale, found.allowed / found.scale, hint=hint)
 
 
 def _are_same(got: np.ndarray, expected: np.ndarray) -> bool:
@@ -173,7 +193,8 @@ def _compare_levels(got: np.ndarray, expected: np.ndarray, rounding: np.ndarray 
     moved = 0 if rounding is None else int(np.count_nonzero(rounding))
     allowed = expected.size if limit.is_quantized else _FEWEST_STEPS + _FACTOR * moved
     share = np.count_nonzero(steps) / allowed if steps.max() <= 1 or limit.is_quantized else math.inf
-    return Difference(float(steps.max()), _scale(expected.astype("float64")), float(share), 1.0)
+    largest = float(steps.max())
+    return Difference(largest, _scale(expected.astype("float64")), float(share), 1.0, largest)
 
 
 def sentinels(array: np.ndarray) -> np.ndarray:
@@ -194,6 +215,33 @@ def sentinels(array: np.ndarray) -> np.ndarray:
         is_round = np.abs(values - digit * power) <= 1e-6 * values
         found[large] = is_round | (values >= _EXTREME)
     return found
+
+
+def varies(arrays: Sequence[np.ndarray]) -> float | None:
+    """How far an output varies over its rows and over all probes: half the range of a channel, the largest of all.
+
+    Args:
+        arrays: the output on each probe, with channels on the last axis. Sentinels do not count.
+
+    Returns:
+        float; None where it has less than two rows, or no floats.
+
+    Example:
+
+    >>> varies([np.array([[5.0, 1.0]]), np.array([[5.0, 1.5], [5.0, 1.25]])])
+    0.25
+    """
+    if not arrays or arrays[0].dtype.kind != "f":
+        return None
+    widths = {each.shape[-1] if each.ndim > 1 else 1 for each in arrays}
+    width = widths.pop() if len(widths) == 1 else 1  # A last axis of several lengths is none of channels.
+    rows = np.concatenate([each.reshape(-1, width or 1) for each in arrays])
+    if len(rows) < 2:
+        return None
+    regular = ~sentinels(rows)
+    lowest = np.min(rows, axis=0, where=regular, initial=np.inf).astype("float64")
+    highest = np.max(rows, axis=0, where=regular, initial=-np.inf).astype("float64")
+    return float(np.max(np.where(highest > lowest, highest - lowest, 0.0), initial=0.0)) / 2
 
 
 def _scale(expected: np.ndarray) -> float:

@@ -108,7 +108,8 @@ class NoisyGraph:
         for node in filter(self._rounds_operands, nodes):
             for number, dtype in enumerate(operand_types(node.op, node.attr)):
                 if dtype in (_FLOAT, _COMPLEX):
-                    found.append(_Noise(node.name, f"{node.name}/moved_{number}", node.input[number], dtype, False))
+                    name, keeps_whole = f"{node.name}/moved_{number}", self._rounds(node)
+                    found.append(_Noise(node.name, name, node.input[number], dtype, keeps_whole))
                     node.input[number] = found[-1].result(bool(function))
         if found:
             units = self._units[function] = _Units([each.operation for each in found])

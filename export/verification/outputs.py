@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_transformer.export.data.export_spec import ExportSpec, Probe
+from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.data.parity import Parity, worst_of
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
-from keras_transformer.export.verification.comparison import Limit, compare, parity_error
+from keras_transformer.export.verification.comparison import Limit, parity_error
+from keras_transformer.export.verification.references import compared_with, is_constant, scales_of
 from keras_transformer.export.verification.running import milliseconds, opened, results_on
 from keras_transformer.utils.freed_memory import give_back
 
+if TYPE_CHECKING:
+    from keras_transformer.export.graph.traced_graph import TracedGraph
+
 _CALLS_AT_ONCE = 2
+# Operations whose vectors may have either sign, and the attribute by which they are computed.
+_VECTORS = {"SelfAdjointEigV2": "compute_v", "Svd": "compute_uv"}
 
 
 def verify_format(
@@ -50,18 +58,26 @@ def verify_format(
     return compare_outputs(directory, format, probes, Limit(tolerance), manifest, times)
 
 
-def check_preprocessing(spec: ExportSpec) -> None:
-    """Compares the whole model with the steps in front of its files and the part behind them, both in Keras.
+def with_cause(error: ParityError, graphs: Iterable[TracedGraph], locate: Callable[[str, str], str]) -> ParityError:
+    """The error of an output, with the operation that has several right results, if the model has one.
 
-    Raises:
-        ParityError: an output differs.
+    Args:
+        error: `ParityError`.
+        graphs: those of the signatures.
+        locate: the layer that an operation came from, of the name of the operation and that of the node.
     """
-    for name, each in spec.preprocessed.items():
-        for probe, part in zip(each.signature.probes, spec.signatures[name].probes, strict=True):
-            for output, expected in probe.outputs.items():
-                found = compare(part.outputs[output], expected)
-                if not found.is_accepted:
-                    raise parity_error("preprocessing", output, probe.label, found)
+    from keras_transformer.export.graph.part import every_node
+
+    nodes = (node for graph in graphs for node in every_node(graph.graph_def))
+    found = next((node for node in nodes if node.op in _VECTORS and node.attr[_VECTORS[node.op]].b), None)
+    if found is None or np.isnan(error.difference):
+        return error
+    hint = (
+        f"; the vectors of {found.op} of layer '{locate(found.op, found.name)}' have a sign that each library chooses:"
+        " return what does not depend on it, such as their products"
+    )
+    figures = error.difference, error.scale, error.tolerance
+    return ParityError(error.format, error.output, error.probe, *figures, hint=hint)
 
 
 def compare_outputs(
@@ -75,8 +91,10 @@ def compare_outputs(
     """Runs one artifact on probes, and holds each output to a `Limit`; see `verify_format`."""
 
     def compared(signature: str, model: RuntimeModel) -> list[Parity]:
+        own = probes[signature]
+        scales = scales_of(own)
         with full_precision():
-            return [each for probe in probes[signature] for each in parities(model, format, signature, probe, limit)]
+            return [each for probe in own for each in parities(model, format, signature, probe, limit, scales)]
 
     def add_time(signature: str, model: RuntimeModel) -> None:
         if times is not None:
@@ -90,17 +108,24 @@ def compare_outputs(
             found += [each for part in pool.map(compared, models, models.values()) for each in part]
         for signature, model in models.items():
             add_time(signature, model)
-        return _worst(found)
+        return _told(worst_of(found), probes)
     for signature in probes:
         model = opened(directory, manifest, format, signature)
         found += compared(signature, model)
         add_time(signature, model)
         del model  # The next runtime would hold the weights a second time.
         give_back()
-    return _worst(found)
+    return _told(worst_of(found), probes)
 
 
-def parities(model: RuntimeModel, format: str, signature: str, probe: Probe, limit: Limit) -> Iterator[Parity]:
+def parities(
+    model: RuntimeModel,
+    format: str,
+    signature: str,
+    probe: Probe,
+    limit: Limit,
+    scales: Mapping[str, float | None] | None = None,
+) -> Iterator[Parity]:
     """The `Parity` of each output of a signature on one probe.
 
     Args:
@@ -109,6 +134,7 @@ def parities(model: RuntimeModel, format: str, signature: str, probe: Probe, lim
         signature: its name.
         probe: `Probe` with the outputs of the Keras model.
         limit: `Limit`.
+        scales: how far each output varies over all probes, where that is known.
 
     Raises:
         ParityError: an output is missing, has another shape or dtype, or differs by more than the limit.
@@ -119,22 +145,15 @@ def parities(model: RuntimeModel, format: str, signature: str, probe: Probe, lim
         if _kind(result) != _kind(expected) or result.shape != expected.shape:
             detail = f"is {result.dtype} {result.shape}, Keras returns {expected.dtype} {expected.shape}"
             raise ParityError(format, name, probe.label, np.nan, 1.0, 0.0, detail)
-        found = compare(result, expected, probe.rounding.get(name), limit)
-        if not found.is_accepted and probe.measure is not None:
-            probe.rounding, probe.measure = probe.measure(), None
-            found = compare(result, expected, probe.rounding.get(name), limit)
+        found = compared_with(probe, name, result, expected, limit, (scales or {}).get(name))
         if not found.is_accepted:
             raise parity_error(format, name, probe.label, found)
         yield Parity(signature, name, found.difference, found.scale, found.ratio, found.share)
 
 
-def _worst(found: Iterable[Parity]) -> list[Parity]:
-    """The largest differences of each output."""
-    worst: dict[tuple[str, str], Parity] = {}
-    for each in found:
-        key = each.signature, each.output
-        worst[key] = each.joined(worst[key]) if key in worst else each
-    return list(worst.values())
+def _told(found: Iterable[Parity], probes: Mapping[str, Sequence[Probe]]) -> list[Parity]:
+    """The same, with the outputs named that show nothing."""
+    return [dataclasses.replace(each, is_constant=is_constant(each.output, probes[each.signature])) for each in found]
 
 
 def _kind(array: np.ndarray) -> str | np.dtype:

@@ -10,6 +10,9 @@ A factorization and a Fourier transform are backward stable: what they compute i
 away. The noise is on their operands, whole numbers included, so that results of an ill-conditioned matrix move as far as in
 any runtime.
 
+A sum that cancels is rounded as its summands are, and a remainder may jump by its divisor: there is noise on their operands
+too, other than on whole numbers.
+
 In a sum of `n` numbers of random signs the `k`-th partial sum is `sqrt(k / n)` of the result, and so is its rounding.
 Together they are `sqrt(n / 2)` roundings of the result, as much as noise of `sqrt(n / 8)` units. Runtimes differ by that
 much: some add one number after another, others in blocks.

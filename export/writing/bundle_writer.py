@@ -20,16 +20,18 @@ from keras_transformer.export.data.domain import domain_lines
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
-from keras_transformer.export.data.parity import CEILING
+from keras_transformer.export.data.parity import CEILING, TwinRecord
 from keras_transformer.export.data.report import Artifact, Report, Reports
 from keras_transformer.export.data.target_result import TargetResult
+from keras_transformer.export.errors import ParityError
 from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS, check_formats, written_versions
 from keras_transformer.export.quantization.options import FLOAT, Quantization
 from keras_transformer.export.quantization.precisions import Mode, precision_name, precision_of
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.request import Request
-from keras_transformer.export.verification.outputs import check_preprocessing, verify_format
+from keras_transformer.export.verification.outputs import verify_format, with_cause
+from keras_transformer.export.verification.references import check_preprocessing, check_twin
 from keras_transformer.export.writing.sources import Source, Sources
 from keras_transformer.utils.types import Path
 
@@ -99,9 +101,9 @@ def write_bundles(spec: ExportSpec, request: Request, progress: Progress = True)
         for each in request.precisions:
             name = precision_name(each)
             proof = job.prove(each)
-            reports[name] = _report(
-                target / name if request.has_folders else target, artifacts[name], spec, each, proof
-            )
+            folder = target / name if request.has_folders else target
+            report = _report(folder, artifacts[name], spec, each, proof)
+            reports[name] = dataclasses.replace(report, twin=job.twin)
         if not request.has_folders:
             _lift(work / precision_name(request.precisions[0]))
     return reports
@@ -155,16 +157,21 @@ class _Job:
         title: name of the bundle.
         work: path of the folder to write into.
         steps: `Steps`.
+
+    Attributes:
+        twin: `TwinRecord` of what was written, or None.
     """
 
     def __init__(self, spec: ExportSpec, names: list[str], title: str, work: pathlib.Path, steps: Steps) -> None:
         self._spec, self._names, self._title, self._work, self._steps = spec, names, title, work, steps
+        self.twin: TwinRecord | None = None
 
     def write(self, precisions: Sequence[Quantization | None]) -> dict[str, dict[str, Artifact]]:
         """Writes and verifies a bundle for each precision; returns the artifacts by precision and format."""
         floats = self._work / FLOAT
         floats.mkdir()
         manifest, artifacts = self._write_floats(floats)
+        self.twin = manifest.twin
         found = {FLOAT: artifacts}
         if any(precisions):
             from keras_transformer.export.writing.quantizing import QuantizedCopies
@@ -259,16 +266,21 @@ class _BundleWriter:
         count = sum(len(self._spec.signatures[key].all_probes) for key in self._spec.names(name))
         ways = ways_of_inputs(self._spec, preprocessing)
         if not self._spec.runs_floats:
+            self._check_twin()
             seconds = time.perf_counter() - start
             return Artifact(name, next(iter(files.values())), size, seconds, [], count, preprocessing=ways)
         if self._rounding.is_pending:
             self._steps.begin("measuring the rounding of the model")
             self._rounding.wait()
+        self._check_twin()
         self._steps.begin(f"verifying {name}")
         times: dict[str, float] = {}
         probes = self._spec.probes(further=True)
         own = {key: probes[key] for key in self._spec.names(name)}
-        parity = verify_format(self._folder, name, own, self._spec.tolerance, self.manifest, times)
+        try:
+            parity = verify_format(self._folder, name, own, self._spec.tolerance, self.manifest, times)
+        except ParityError as error:
+            raise with_cause(error, source.traced.graphs.values(), self._spec.locate) from None
         record = dataclasses.replace(record, milliseconds=times, parity=tuple(parity))
         self.manifest = self.manifest.with_artifact(name, record)
         seconds = time.perf_counter() - start
@@ -276,6 +288,11 @@ class _BundleWriter:
         artifact = Artifact(*figures, preprocessing=ways, known_differences=differences)
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
+
+    def _check_twin(self) -> None:
+        """Compares the model with the one that was handed over, if that is another one; the manifest has the result."""
+        if self.manifest.twin is None:
+            self.manifest = dataclasses.replace(self.manifest, twin=check_twin(self._spec))
 
     def _differences(self, source: Source, name: str) -> tuple[str, ...]:
         """What the files of a format compute otherwise than Keras, as far as it is known beforehand."""

@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from keras_transformer.export import errors
@@ -20,19 +20,23 @@ from keras_transformer.utils.errors import library_exceptions, on_failure, one_l
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.export.data.export_spec import Probe
     from keras_transformer.export.request import Request
 
 # The files by which the two processes speak.
 MODEL, JOB, RESULT, TOKENIZER = "model.keras", "job.pickle", "result.json", "tokenizer"
 
 
-def export_elsewhere(model: "keras.Model", request: "Request", progress: Progress = False) -> Report | Reports:
+def export_elsewhere(
+    model: "keras.Model", request: "Request", progress: Progress = False, origin: "Sequence[Probe]" = ()
+) -> Report | Reports:
     """Runs `export` in a process whose Keras backend is TensorFlow.
 
     Args:
         model: a model on any backend; its classes must be importable, so not defined in the script being run.
         request: `Request` of the export.
         progress: see `export`; the lines come from the other process.
+        origin: probes with what the model computes here, which the other process compares with before anything else.
 
     Returns:
         The `Report`, or `Reports` of several precisions.
@@ -43,7 +47,7 @@ def export_elsewhere(model: "keras.Model", request: "Request", progress: Progres
     """
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        _write_job(folder, model, request)
+        _write_job(folder, model, request, origin)
         with Steps(0, progress) as steps:
             log = _run(folder, steps.note)
         if not (folder / RESULT).exists():
@@ -55,7 +59,9 @@ def export_elsewhere(model: "keras.Model", request: "Request", progress: Progres
     return Reports.from_dict(result["reports"]) if "reports" in result else Report.from_dict(result["report"])
 
 
-def _write_job(folder: pathlib.Path, model: "keras.Model", request: "Request") -> None:
+def _write_job(folder: pathlib.Path, model: "keras.Model", request: "Request", origin: "Sequence[Probe]") -> None:
+    import keras
+
     from keras_transformer.export.spec.twins import custom_objects_of
 
     classes = {}
@@ -72,6 +78,7 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", request: "Request") -
     arguments: dict[str, object] = {"directory": str(request.directory), "formats": request.formats}
     arguments |= {"quantize": request.quantize, "probes": request.probes, "options": request.options}
     job = {"arguments": arguments, "classes": classes, "path": sys.path}
+    job |= {"origin": list(origin), "backend": keras.backend.backend()}
     try:
         content = pickle.dumps(job)
     except (AttributeError, TypeError, pickle.PicklingError) as error:

@@ -7,13 +7,17 @@ import json
 import pathlib
 import pickle
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from keras_transformer.export import errors, export
+from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE, Probe
 from keras_transformer.export.data.report import Report, Reports
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.spec.origin import outputs_of, unit_of
+from keras_transformer.export.verification.comparison import Limit, compare, parity_error
 from keras_transformer.export.writing.other_backend import JOB, MODEL, RESULT, TOKENIZER
 from keras_transformer.text import load_tokenizer
 from keras_transformer.utils import interrupts
@@ -40,8 +44,23 @@ def _export_job(folder: pathlib.Path, job: JsonObject) -> Report | Reports:
         model = keras.models.load_model(folder / MODEL, custom_objects=objects, compile=False, safe_mode=False)
     except library_exceptions(ImportError) as error:
         raise InvalidModelError(f"model cannot be loaded with Keras on TensorFlow: {one_line(error)}") from error
+    _check_origin(model, job["origin"], f"{keras.backend.backend()} in place of {job['backend']}")
     tokenizer = load_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).exists() else None
     return export(model, tokenizer=tokenizer, progress=lambda line: print(line, flush=True), **job["arguments"])
+
+
+def _check_origin(model: keras.Model, probes: Sequence[Probe], step: str) -> None:
+    """Compares a model with what it computed on another backend.
+
+    Raises:
+        ParityError: an output differs.
+    """
+    limit = Limit(STEPWISE_TOLERANCE, is_quantized=True, unit=unit_of(model))
+    for probe in probes:
+        for name, found in outputs_of(model, probe).items():
+            difference = compare(found, probe.outputs[name], limit=limit)
+            if not difference.is_accepted:
+                raise parity_error(step, name, probe.label, difference)
 
 
 def _imported(module: str, path: str) -> Any:

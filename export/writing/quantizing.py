@@ -157,6 +157,7 @@ class QuantizedCopies:
         quantized = dataclasses.replace(
             artifact,
             size=size,
+            rounded=None if weights is None else weights["rounded"],
             float_size=artifact.size,
             parity=parity,
             seconds=artifact.seconds + time.perf_counter() - start,

@@ -68,7 +68,7 @@ def attention_pattern(
 
 
 def attention_weights(
-    mechanism: str | keras.layers.Layer,
+    mechanism: keras.layers.Layer,
     n: int,
     causal: bool | None = None,
     num_heads: int = 1,

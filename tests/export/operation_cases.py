@@ -318,6 +318,9 @@ case("Roll", lambda x: tf.roll(x, [1, -2], [0, 2]), MATRICES)
 case("Roll", lambda x: tf.roll(x, [5, -9, 13], [0, 1, 2]), MATRICES, name="by more than there are")
 case("Roll", lambda x: tf.roll(x, [1, -4, 0], [-1, -2, 0]), MATRICES, name="along the last axes, and not at all")
 case("Squeeze", lambda x: tf.squeeze(tf.transpose(x, [0, 2, 1]), [1]), MATRICES[..., :1])
+for band in ((0, -1), (-1, 0), (1, 2)):
+    case("MatrixBandPart", lambda x, b=band: 1 / tf.linalg.band_part(x, *b), MATRICES, name=f"{band}")
+    case("MatrixBandPart", lambda x, b=band: tf.linalg.band_part(1 / x, *b), MATRICES * 0, name=f"{band} of infinities")
 case("MatrixDiagPartV3", lambda x: tf.linalg.diag_part(x), MATRICES)
 case("MatrixDiagPartV3", lambda x: tf.linalg.diag_part(x), MATRICES.swapaxes(1, 2), name="high")
 for offset in (-2, 0, 1):

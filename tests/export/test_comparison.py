@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from keras_transformer.export.verification.comparison import Limit, block_maximum, compare, sentinels
+from keras_transformer.export.verification.comparison import (
+    Limit,
+    block_maximum,
+    compare,
+    parity_error,
+    sentinels,
+    varies,
+)
 
 ULP = 2.0**-23
 
@@ -40,6 +47,38 @@ def test_a_difference_is_allowed_6_times_the_rounding(times, is_accepted):
     found = compare(got, expected, rounding)
     assert found.is_accepted == is_accepted
     assert found.share == pytest.approx(abs(times) / 6)
+
+
+def test_an_error_names_the_difference_that_exceeds_its_limit():
+    # The largest difference is allowed in its row; the other one is not.
+    expected, rounding = np.stack([np.full(16, 1e3), np.full(16, 0.5)]).astype("float32"), np.array([[1.0], [1e-7]])
+    got = expected.astype("float64")
+    got[0, 1] += 5.0
+    got[1, 2] += 0.01
+    found = compare(got, expected, rounding)
+    assert (found.difference, found.there) == (5.0, pytest.approx(0.01))
+    message = str(parity_error("onnx", "y", "batch=2", found))
+    assert "differs from Keras by 0.01, 1e-05 of its scale 1e+03; tolerance 8.38e-10" in message
+
+
+def test_the_scale_is_how_far_an_output_varies():
+    probes = [np.array([[0.1, 0.3]]), np.array([[0.1001, 0.3], [0.0999, 0.3]])]
+    assert varies(probes) == pytest.approx(1e-4)
+    assert varies([np.array([[5.0, -1e9]]), np.array([[5.5, -1e9]])]) == 0.25
+    assert varies([np.ones((1, 4))]) is None  # One row varies over nothing.
+    assert varies([np.zeros((1, 3)), np.ones((2, 5))]) == 0.5  # A last axis of several lengths.
+    found = compare(probes[0] + 1e-6, probes[0], limit=Limit(0.1), scale=1e-4)
+    assert found.ratio == pytest.approx(0.01)
+    assert found.share == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("unit", [2.0**13, 2.0**16])
+def test_a_reference_of_16_bits_may_differ_by_its_own_units(unit):
+    expected, rounding = np.full((1, 16), 1.0), np.full((1, 1), ULP)
+    for units, is_accepted in ((9.9, True), (10.1, False)):
+        assert compare(expected + units * ULP * unit, expected, rounding, Limit(unit=unit)).is_accepted == is_accepted
+    for units, is_accepted in ((15.9, True), (16.1, False)):
+        assert compare(expected + units * ULP * unit, expected, None, Limit(unit=unit)).is_accepted == is_accepted
 
 
 @pytest.mark.parametrize(("units", "is_accepted"), [(3.9, True), (4.1, False)])

@@ -90,6 +90,30 @@ def test_frequencies_that_cancel_move_as_the_others_do():
     assert 2 * deviation * ULP < rounding["real"].item() < 5 * deviation * ULP
 
 
+@pytest.mark.parametrize("function", [keras.ops.sum, keras.ops.mean, keras.ops.average, keras.ops.nansum])
+def test_a_sum_that_cancels_moves_as_its_summands_do(function):
+    half = np.random.default_rng(0).normal(size=(16, 32)).astype("float32")
+    x = np.concatenate([half, -half], axis=1)
+    rounding, outputs = measured(model_of(lambda x: {"y": function(x, axis=1)}), {"x": x})
+    share = 1 if function in (keras.ops.sum, keras.ops.nansum) else 64
+    assert np.abs(outputs["y"]).max() * share < 1e-5
+    # 64 summands of size 1 with noise of sqrt(64 / 8) units, evenly spread; the largest of 16 rows and four draws.
+    deviation = math.sqrt(64 * 8 / 3)
+    assert deviation * ULP < rounding["y"].item() * share < 6 * deviation * ULP
+
+
+def test_a_remainder_jumps_where_its_quotient_is_nearly_whole():
+    x = np.full((1, 64), 0.6, "float32")
+    x[:, 32:] = 0.5
+    remainder = lambda x: {"y": keras.ops.mod(x, 0.2)}  # noqa: E731
+    rounding, _ = measured(model_of(remainder), {"x": x[:, :32].repeat(2, axis=1)})
+    assert 0.19 < rounding["y"].item() < 0.21
+    rounding, _ = measured(model_of(remainder), {"x": x[:, 32:].repeat(2, axis=1)})
+    assert rounding["y"].item() < 10 * ULP
+    rounding, _ = measured(model_of(lambda x: {"y": keras.ops.mod(x, 3.0)}), {"x": np.full((1, 64), 6.0, "float32")})
+    assert rounding["y"].item() == 0
+
+
 def test_masks_and_counts_stay_exact():
     x = np.random.default_rng(0).normal(size=(2, 64)).astype("float32")
     ops = keras.ops

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_transformer.export import export, load
+from keras_transformer import models, tasks
+from keras_transformer.export import ParityError, Report, export, load
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.spec.float32 import float32_twin
 from keras_transformer.export.spec.twins import merged_twin
 
@@ -94,3 +96,68 @@ def test_quantized_layers_share_no_constant_that_onnx_runtime_refuses(tmp_path):
     export(model, tmp_path / "bundle", formats=["onnx"], progress=False)
     (found,) = load(tmp_path / "bundle")({"x": X}).values()
     assert distance(found, outputs(model, X)) < 1e-6
+
+
+def stated(model, folder, formats=("onnx",)):
+    """The report of an export, and the record of the twin in the manifest."""
+    report = export(model, folder, formats=list(formats), progress=False)
+    return report, read_manifest(folder).twin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "steps", "least", "most"),
+    [
+        (lambda: adapted(dense), ["merged adapters"], 0, 1e-6),
+        (lambda: with_policy("mixed_bfloat16", dense), ["float32 in place of bfloat16"], 1e-4, 0.02),
+        (lambda: with_policy("mixed_float16", dense), ["float32 in place of float16"], 1e-5, 0.003),
+        (
+            lambda: adapted(dense, None, "mixed_bfloat16"),
+            ["merged adapters", "float32 in place of bfloat16"],
+            1e-4,
+            0.02,
+        ),
+        (lambda: adapted(dense, "int8", "mixed_bfloat16"), ["float32 in place of bfloat16"], 1e-4, 0.03),
+    ],
+)
+def test_the_report_says_how_far_the_exported_model_is_from_the_one_handed_over(make, steps, least, most, tmp_path):
+    model = make()
+    report, record = stated(model, tmp_path / "bundle")
+    assert record == report.twin
+    assert list(record.steps) == steps
+    assert least <= record.largest.ratio <= most
+    assert record.share <= 0.7
+    assert [line.split()[0] for line in str(report).splitlines()[1:4]] == ["format", "twin", "onnx"]
+    assert f"twin: {', '.join(steps)}" in str(report)
+    assert Report.from_dict(report.to_dict()) == report
+
+
+@pytest.mark.slow
+def test_a_model_that_is_exported_itself_has_no_twin(tmp_path):
+    report, record = stated(adapted(dense, "int8"), tmp_path / "bundle")
+    assert report.twin is None
+    assert record is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_a_twin_that_computes_something_else_is_refused_by_its_name(policy, monkeypatch, tmp_path):
+    """As of adapters that Keras had quantized with other scales, which files and twin had in common."""
+    from keras_transformer.training import adapters
+
+    merged = adapters.merged_values
+    monkeypatch.setattr(
+        adapters, "merged_values", lambda model: {name: 1.3 * value for name, value in merged(model).items()}
+    )
+    with pytest.raises(ParityError, match="^merged adapters.*: output .* differs from Keras by"):
+        export(adapted(dense, None, policy), tmp_path / "bundle", formats=["onnx"], progress=False)
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_a_language_model_and_its_float32_twin_read_prompts_alike(policy, tmp_path):
+    make = lambda: tasks.LanguageModel(models.Decoder(models.Size(2, 16, 2, 32), 50))  # noqa: E731
+    _, record = stated(with_policy(policy, make), tmp_path / "bundle")
+    assert {each.signature for each in record.parity} == {"prefill"}
+    assert 0 < record.largest.ratio < 0.03

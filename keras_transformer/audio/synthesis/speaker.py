@@ -17,6 +17,6 @@ def speaker_projection(width: int, speaker_shape: Shape | None, policy: keras.DT
     return layer
 
 
-def add_speaker(inputs: Tensor, projection: keras.layers.Layer | None, speaker: Tensor | None) -> Tensor:
+def add_speaker(inputs: Tensor, projection: keras.layers.Layer, speaker: Tensor | None) -> Tensor:
     """Returns inputs `(B, T, D)` plus the projection of the vectors of speakers `(B, S)`; the inputs without speakers."""
     return inputs if speaker is None else inputs + ops.expand_dims(projection(speaker), 1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_float
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
 
@@ -31,6 +33,15 @@ def diagonal_matrix(values: Tensor, k: Tensor, rows: Tensor, columns: Tensor, pa
 
 def with_diagonal(x: Tensor, values: Tensor, k: Tensor) -> Tensor:
     return _on_diagonal(values, _offset(k), tf.shape(x)[-2], tf.shape(x)[-1], x)
+
+
+def band_part(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """What is outside the band is 0 by choice: a product with 0 is NaN for infinities and NaN, and -0 below 0."""
+    below = tf.range(size(x, x.shape.rank - 2))[:, None] - tf.range(size(x, x.shape.rank - 1))
+    lower, upper = tf.cast(lower, tf.int32), tf.cast(upper, tf.int32)
+    is_low = tf.logical_or(lower < 0, below <= lower)
+    is_high = tf.logical_or(upper < 0, -below <= upper)
+    return tf.where(tf.logical_and(is_low, is_high), x, tf.zeros((), x.dtype))
 
 
 def _on_diagonal(values: Tensor, offset: int, rows: Tensor, columns: Tensor, others: Tensor) -> Tensor:
@@ -72,6 +83,7 @@ def _is_no_square_of_zeros(node: Node) -> bool:
 
 
 OPERATIONS = (
+    Operation("MatrixBandPart", {ONNX: Decomposed(band_part, when=is_float)}),
     Operation(
         "MatrixDiagV3",
         {

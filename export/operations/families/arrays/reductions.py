@@ -79,9 +79,9 @@ OPERATIONS = (
     Operation("AvgPool", rounds=True, differs={TFLITE: (Region(NAN),)}),
     Operation("EuclideanNorm", in_both(_NORM), rounds=True, sum_length=_length),
     Operation("L2Loss", {ONNX: Decomposed(half_sum_of_squares)}, rounds=True, sum_length=_length),
-    Operation("Mean", rounds=True, sum_length=_length),
+    Operation("Mean", rounds=True, rounds_operands=True, sum_length=_length),
     Operation("Max", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
     Operation("Min", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
     Operation("Prod", rounds=True, sum_length=_length),
-    Operation("Sum", in_both(_GRADIENT), rounds=True, sum_length=_length),
+    Operation("Sum", in_both(_GRADIENT), rounds=True, rounds_operands=True, sum_length=_length),
 )

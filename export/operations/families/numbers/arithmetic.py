@@ -239,6 +239,7 @@ _REMAINDERS = (
     Decomposed(truncated_remainder_of_floats, when=is_float),
     Decomposed(truncated_remainder),
 )
+_FLOOR_REMAINDERS = {ONNX: (Decomposed(floor_remainder_of_floats, when=is_float), Native(floor_remainder))}
 _POWER = Decomposed(power_of_integers, when=is_integer)
 _LOG1P = Decomposed(times_logarithm_of_one_more)
 _NEXT = (
@@ -261,10 +262,10 @@ OPERATIONS = (
     Operation("Inv", {ONNX: Decomposed(tf.math.reciprocal)}, rounds=True),
     Operation("Reciprocal", rounds=True),
     Operation("FloorDiv", {TFLITE: _FLOOR_DIVISIONS, ONNX: Decomposed(floor_division_of_integers, when=is_integer)}),
-    Operation("FloorMod", {ONNX: (Decomposed(floor_remainder_of_floats, when=is_float), Native(floor_remainder))}),
-    Operation("Mod", {TFLITE: _REMAINDERS, ONNX: Native(remainder)}),
+    Operation("FloorMod", _FLOOR_REMAINDERS, rounds=True, rounds_operands=True),
+    Operation("Mod", {TFLITE: _REMAINDERS, ONNX: Native(remainder)}, rounds=True, rounds_operands=True),
     Operation("TruncateDiv", {TFLITE: _DIVISION, ONNX: Decomposed(truncated_division, when=is_float)}),
-    Operation("TruncateMod", {TFLITE: _REMAINDERS, ONNX: Native(remainder)}),
+    Operation("TruncateMod", {TFLITE: _REMAINDERS, ONNX: Native(remainder)}, rounds=True, rounds_operands=True),
     Operation("NextAfter", {TFLITE: _NEXT, ONNX: _NEXT}),
     Operation("SquaredDifference", rounds=True),
     Operation("Pow", in_both(_POWER), rounds=True),

@@ -1,0 +1,88 @@
+"""What a comparison does not show is said: outputs that do not vary, quantized files without integers, signs of vectors."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_transformer.export import Evaluation, ExportOptions, ParityError, export, verify_bundle
+from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.verification.references import is_constant
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
+ULP = 2.0**-23
+
+
+def probes(*arrays, rounding=0.0):
+    moved = {"y": np.array([[rounding]], "float32")}
+    return [Probe({}, "", {"y": np.asarray(each, "float32")}, moved) for each in arrays]
+
+
+def test_an_output_is_constant_where_no_channel_varies_over_rows_and_probes():
+    assert is_constant("y", probes([[1, 2, 3]], [[1, 2, 3], [1, 2, 3]]))
+    assert not is_constant("y", probes([[1, 2, 3]], [[1, 2, 3], [1, 2.001, 3]]))
+    assert is_constant("y", probes([[1, 2, 3]], [[1, 2, 3], [1, 2 + 2 * ULP, 3]]))
+    assert not is_constant("y", probes([[1, 2, 3]])), "one row says nothing"
+    assert is_constant("y", probes([[-1e9, 2]], [[-1e9, 2]]))
+    assert not is_constant("y", [Probe({}, "", {"y": np.array([3, 3])})]), "integers are compared exactly"
+
+
+def test_an_output_that_varies_by_no_more_than_rounding_is_constant():
+    arrays = [[[0.5, 0.1]], [[0.5 + 1e-6, 0.1]]]
+    assert not is_constant("y", probes(*arrays, rounding=1e-7))
+    assert is_constant("y", probes(*arrays, rounding=1e-6))
+    # A rounding that changes a choice moves as far as the output varies.
+    assert not is_constant("y", probes([[0.0, 1.0]], [[1.0, 0.0]], rounding=1.0))
+
+
+@pytest.mark.slow
+def test_the_report_and_the_manifest_name_an_output_that_shows_nothing(tmp_path):
+    x = keras.Input((6,), name="x")
+    untrained = layers.Dense(3, kernel_initializer="zeros", bias_initializer="ones", name="untrained")(x)
+    model = keras.Model(x, {"untrained": untrained, "other": layers.Dense(2, name="other")(x)})
+    report = export(model, tmp_path / "bundle", formats=["onnx"], progress=False)
+    said = [line for line in str(report).splitlines() if "nothing was shown" in line]
+    assert said == [
+        "output 'untrained' is constant over all probes: nothing was shown; train the model or pass `probes`"
+    ]
+    record = read_manifest(tmp_path / "bundle").artifact("onnx")
+    assert {each.output: each.is_constant for each in record.parity} == {"untrained": True, "other": False}
+    assert "nothing was shown: untrained." in (tmp_path / "bundle" / "report.html").read_text()
+    assert "'untrained' is constant" in str(verify_bundle(tmp_path / "bundle"))
+
+
+@pytest.mark.slow
+def test_the_difference_of_an_output_near_a_constant_is_a_share_of_how_it_varies(tmp_path):
+    keras.utils.set_random_seed(0)
+    x = keras.Input((6,), name="x")
+    model = keras.Model(x, {"y": layers.Rescaling(1e-3, offset=5.0, name="y")(layers.Dense(4)(x))})
+    report = export(model, tmp_path / "bundle", formats=["onnx"], progress=False)
+    (parity,) = report["onnx"].parity
+    assert 1e-3 < parity.scale < 0.2
+    assert parity.ratio == parity.difference / parity.scale
+
+
+@pytest.mark.slow
+def test_a_file_of_which_nothing_was_quantized_says_so(tmp_path):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((6,), name="x"), layers.Dense(4), layers.Dense(2)])
+    x = np.random.default_rng(0).normal(size=(20, 6)).astype("float32")
+    options = ExportOptions(evaluation=Evaluation([{"x": x}]))
+    report = export(model, tmp_path / "bundle", ["onnx"], quantize="int8", progress=False, options=options)
+    assert "onnx: nothing was quantized" in str(report).splitlines()
+    assert "100.00%" not in str(report)
+    assert "Not quantized by int8" in (tmp_path / "bundle" / "report.html").read_text()
+    wide = keras.Sequential([keras.Input((128,), name="x"), layers.Dense(128), layers.Dense(2)])
+    report = export(wide, tmp_path / "bundle", ["onnx"], quantize="int8", progress=False)
+    assert "nothing was quantized" not in str(report)
+
+
+@pytest.mark.slow
+def test_the_error_of_vectors_names_the_operation_whose_sign_is_free(tmp_path):
+    x = keras.Input((4, 4), name="x")
+    model = keras.Model(x, {"y": layers.Lambda(lambda x: keras.ops.svd(x)[0], name="factors")(x)})
+    with pytest.raises(
+        ParityError, match="the vectors of Svd of layer 'factors' have a sign that each library chooses"
+    ):
+        export(model, tmp_path / "bundle", formats=["onnx"], progress=False)
