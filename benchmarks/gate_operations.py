@@ -97,7 +97,9 @@ def operation_faults(model):
         if rectified:
             yield label, _result(rectified[-1], change)
     for layer in layers:
-        if type(layer) is keras.layers.Conv2D and layer.padding == "same" and max(layer.kernel_size) > 1:
+        # With strides, padding may be after the image alone in the sound model, too.
+        is_padded = type(layer) is keras.layers.Conv2D and layer.padding == "same" and max(layer.strides) == 1
+        if is_padded and max(layer.kernel_size) > 1:
             yield f"one-sided padding of {layer.name}", _one_sided(layer)
 
 
