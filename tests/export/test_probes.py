@@ -175,6 +175,13 @@ def test_values_that_the_model_does_not_take_are_left_out():
     assert "batch=5: the model itself is not finite there" in signature.not_shown
 
 
+def test_sizes_at_which_the_model_returns_nothing_are_left_out():
+    signature = signature_of(model_of(lambda x: x[:, 2:], (None, 3)))
+    nothing = "the model itself returns nothing there"
+    assert {f"batch=16, length=1: {nothing}", f"batch=64, length=2: {nothing}"} <= set(signature.not_shown)
+    assert all(each.inputs["x"].shape[1] > 2 for each in signature.further)
+
+
 def test_values_at_which_the_model_nearly_overflows_are_left_out():
     signature = signature_of(model_of(lambda x: x**16, (4,)))
     assert signature.not_shown == ["batch=2, large: the model itself nearly overflows there"]

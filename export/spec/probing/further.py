@@ -146,6 +146,8 @@ def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Pro
             continue
         if not fits(probe):
             signature.not_shown.append(f"{probe.label}: the model itself returns other shapes there")
+        elif not all(each.size for each in probe.outputs.values()):
+            signature.not_shown.append(f"{probe.label}: the model itself returns nothing there")
         elif not _is_finite_alike(signature.probes, probe):
             signature.not_shown.append(f"{probe.label}: the model itself is not finite there")
         elif _largest([probe]) > _HUGE >= _largest(signature.probes):
