@@ -59,9 +59,9 @@ class Parity:
         figures = [each for each in given if is_number(each)]
         if "ratio" not in fields or len(figures) < len(given):
             raise IncompleteError(f"{where}: parity")
-        return cls(
-            str(fields.get("signature", "")), str(fields.get("output", "")), *figures, fields.get("is_constant") is True
-        )
+        difference, scale, ratio, share = figures
+        names = str(fields.get("signature", "")), str(fields.get("output", ""))
+        return cls(*names, difference, scale, ratio, share, fields.get("is_constant") is True)
 
 
 def worst_of(found: Iterable[Parity]) -> list[Parity]:

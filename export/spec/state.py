@@ -103,7 +103,7 @@ def with_drawn_inputs(signature: Signature) -> Signature:
         found.append(Probe(probe.inputs | drawn, probe.label))
     return dataclasses.replace(
         signature,
-        function=_with_draws(signature.function, [each.name for each in draws]),
+        function=with_draws(signature.function, [each.name for each in draws]),
         inputs=(*signature.inputs, *draws),
         probes=found,
         draws={each.name: kind for each, kind in draws.items()},
@@ -154,7 +154,7 @@ def _drawn(function: Function, arrays: Mapping[str, np.ndarray]) -> list[tuple[s
     return found
 
 
-def _with_draws(function: Function, names: Sequence[str]) -> Function:
+def with_draws(function: Function, names: Sequence[str]) -> Function:
     """A function that takes the random numbers of a model as inputs, in the order in which it draws them."""
 
     def called(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
