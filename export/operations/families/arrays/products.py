@@ -69,7 +69,7 @@ def _is_behind_gaps(node: Node) -> bool:
     return has_steps_beyond_kernel(producer)
 
 
-_BIAS = {
+_BIAS: dict[str, Lowering | Sequence[Lowering]] = {
     TFLITE: Decomposed(with_bias_of_second_axis, when=_is_no_image),
     ONNX: (
         Decomposed(with_bias_of_second_axis, when=_is_behind_no_convolution),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -117,8 +115,9 @@ def _is_empty(node: Node) -> bool:
     begin, end, strides = (node.value(each) for each in (1, 2, 3))
     if begin is None or end is None or strides is None:
         return False
-    marked = functools.reduce(operator.or_, map(node.attribute, _MASKS[1:]))
-    return any(not marked >> axis & 1 for axis in np.flatnonzero((end == 0) & (strides > 0)).tolist())
+    marks = [int(node.attribute(each)) for each in _MASKS[1:]]
+    axes = np.flatnonzero((end == 0) & (strides > 0)).tolist()
+    return any(not any(mark >> axis & 1 for mark in marks) for axis in axes)
 
 
 def rolled(x: Tensor, shift: Tensor, axis: Tensor) -> Tensor:

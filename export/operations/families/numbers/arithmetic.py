@@ -126,7 +126,7 @@ def power_of_integers(x: Tensor, y: Tensor) -> Tensor:
     """
     known = tf.get_static_value(y)
     if known is not None and known.size == 1 and known.min() >= 0:
-        return _known_power(x, y, int(known.reshape(())))
+        return _known_power(x + tf.zeros_like(y) if y.shape.rank else x, int(known.reshape(())))
     found = tf.ones_like(x + y)
     for _ in range(6):
         found = tf.where(tf.equal(tf.math.floormod(y, 2), 1), found * x, found)
@@ -134,15 +134,11 @@ def power_of_integers(x: Tensor, y: Tensor) -> Tensor:
     return found
 
 
-def _known_power(x: Tensor, y: Tensor, exponent: int) -> Tensor:
-    if exponent == 0:
-        return tf.ones_like(x + y)
-    found, x = None, x + tf.zeros_like(y) if y.shape.rank else x
-    while exponent:
-        found = (x if found is None else found * x) if exponent % 2 else found
-        exponent //= 2
-        x = x * x if exponent else x
-    return found
+def _known_power(x: Tensor, exponent: int) -> Tensor:
+    if exponent < 2:
+        return x if exponent else tf.ones_like(x)
+    half = _known_power(x, exponent // 2)
+    return half * half * x if exponent % 2 else half * half
 
 
 def product_or_zero(x: Tensor, y: Tensor) -> Tensor:

@@ -39,14 +39,14 @@ def _is_limited(node: Node | None) -> bool:
         return False
     if node.op in _LIMITS:
         others = [node.producer(each) for each in range(2) if node.value(each) is None]
-        return len(others) == 1 and others[0] is not None and others[0].op == _LIMITS[node.op]
+        return [each and each.op for each in others] == [_LIMITS[node.op]]
     if node.op == "Cast":
         return not node.dtype().is_floating
     if node.op in _PRODUCTS:  # Of bytes, in floats.
         return all(_is_limited(node.producer(each)) for each in range(len(node.inputs)))
     if node.op == "SelectV2":  # That of `cast_within_range`.
-        lowest = node.value(2)
-        return lowest is not None and lowest.size == 1 and float(lowest.reshape(())) in _LOWEST
+        least = node.value(2)
+        return least is not None and least.size == 1 and float(least.reshape(())) in _LOWEST
     return node.op in ("Const", *_LIMITED)
 
 
