@@ -21,6 +21,7 @@ from keras_transformer.utils.types import Path
 if TYPE_CHECKING:
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.loading.isolated.isolation import Isolation
+    from keras_transformer.export.loading.isolated.model import IsolatedLanguageModel
     from keras_transformer.export.loading.language_runtime import RuntimeLanguageModel
 
 SERVE = "serve"
@@ -87,6 +88,7 @@ def load(
     directory = pathlib.Path(bundle)
     try:
         manifest = read_manifest(directory)
+        model: RuntimeModel | RuntimeLanguageModel | IsolatedLanguageModel
         backend = chosen_backend(manifest, backend)
         if isolated is not False:
             from keras_transformer.export.loading.isolated.model import open_isolated

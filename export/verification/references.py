@@ -54,7 +54,8 @@ def check_twin(spec: ExportSpec) -> TwinRecord | None:
     if spec.origin is None:
         return None
     limit = Limit(spec.tolerance, is_quantized=spec.origin.unit > 1, unit=spec.origin.unit)
-    found, count = [], 0
+    found: list[Parity] = []
+    count = 0
     for name, probes in spec.probes().items():
         scales = scales_of(probes)
         for probe in (each for each in probes if each.origin):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_int8
 from keras_transformer.export.operations.families.signals.convolutions import has_steps_beyond_kernel
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Lowering, Operation
 from keras_transformer.utils.types import Tensor
 
 
