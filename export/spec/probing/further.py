@@ -131,7 +131,7 @@ def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Pro
     Args:
         signature: `Signature` whose probes have outputs.
         made: iterable of `Probe` without outputs.
-        fits: whether the outputs of a probe have the shapes that the model says.
+        fits: whether the model takes the sizes of a probe, and its outputs have the shapes that it says.
     """
     known = {probe.label for probe in signature.all_probes}
     for probe in made:
@@ -145,7 +145,7 @@ def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Pro
             signature.not_shown.append(f"{probe.label}: the model itself fails there")
             continue
         if not fits(probe):
-            signature.not_shown.append(f"{probe.label}: the model itself returns other shapes there")
+            signature.not_shown.append(f"{probe.label}: the model itself takes no such sizes")
         elif not all(each.size for each in probe.outputs.values()):
             signature.not_shown.append(f"{probe.label}: the model itself returns nothing there")
         elif not _is_finite_alike(signature.probes, probe):
