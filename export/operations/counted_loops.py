@@ -51,8 +51,8 @@ def with_counters(graph_def: GraphDef) -> GraphDef:
 
 
 def _is_counted(signature: OpDef) -> bool:
-    names = [each.name for each in signature.input_arg[:2]]
-    return len(names) == 2 and _COUNTER in names[0] and _MAXIMUM in names[1]
+    """Whether a loop carries a counter first. The largest count behind it has the name of what it comes from."""
+    return bool(signature.input_arg) and _COUNTER in signature.input_arg[0].name
 
 
 def _counted(loop: NodeDef, nodes: Iterable[NodeDef], owner: FunctionDef | None) -> list[NodeDef]:

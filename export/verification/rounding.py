@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 DRAWS = 4
 _ULP = 2.0**-23
 _FLOAT32 = tf.float32.as_datatype_enum
+_SUMS = ("Mean", "Sum")
+# Share of the terms of a sum, without zeros, that are equal to the one before, in a sum of one number.
+_EQUAL = 0.5
 
 
 def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callable[[], bool] = lambda: False) -> None:
@@ -220,8 +223,21 @@ def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs:
     found = OPERATIONS.get(operation.kind)
     if found is not None and (found.rounds or found.rounds_operands):
         key = operation.function, operation.name
-        unit = _ULP * max(1.0, math.sqrt(sum_length(operation, inputs, result) / 8))
+        terms = sum_length(operation, inputs, result) / 8
+        unit = _ULP * max(1.0, terms if _is_of_equal_terms(operation, inputs) else math.sqrt(terms))
         units[key] = max(unit, units.get(key, 0.0))
+
+
+def _is_of_equal_terms(operation: Operation, inputs: Sequence[Any]) -> bool:
+    """Whether a sum is of one number over and over, as behind an image of one color: all partial sums round one way."""
+    if operation.kind not in _SUMS or inputs[0].dtype != tf.float32:
+        return False
+    terms, axes = inputs[0].numpy(), np.ravel(inputs[1].numpy())
+    if not axes.size or terms.shape[axes[-1]] < 2:
+        return False
+    size = terms.shape[axes[-1]]
+    former, later = (np.take(terms, range(start, start + size - 1), axes[-1]) for start in (0, 1))
+    return bool(np.sum((former == later) & (later != 0)) > _EQUAL * np.sum(later != 0))
 
 
 def sum_length(operation: Operation, inputs: Sequence[Any], result: Any) -> float:

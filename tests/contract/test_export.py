@@ -63,7 +63,8 @@ def test_three_runtimes_agree_with_keras(results, name):
     for artifact in result["artifacts"].values():
         assert artifact["parity"], "nothing was compared"
         for figures in artifact["parity"]:
-            assert figures["ratio"] <= 1e-5
+            # Of how far the output varies over the probes, which is less than its size.
+            assert figures["ratio"] <= 5e-5
             assert figures["scale"] > 1e-3, f"{figures['output']} is zero for all inputs"
     # LiteRT's own arrangement of operators makes later calls of some of these files wrong.
     assert result["difference_of_a_second_call"] <= 1e-5

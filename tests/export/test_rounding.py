@@ -102,6 +102,17 @@ def test_a_sum_that_cancels_moves_as_its_summands_do(function):
     assert deviation * ULP < rounding["y"].item() * share < 6 * deviation * ULP
 
 
+def test_a_sum_of_one_number_rounds_one_way():
+    x = np.full((16, 1024), 0.1, "float32")
+    x[:, 1::64] = 0.0
+    mean = lambda x: {"y": keras.ops.mean(x, axis=1)}  # noqa: E731
+    rounding, _ = measured(model_of(mean, 1024), {"x": x})
+    assert 64 * 0.1 * ULP < rounding["y"].item() < 130 * 0.1 * ULP
+    x = np.random.default_rng(0).uniform(0.05, 0.15, (16, 1024)).astype("float32")
+    rounding, _ = measured(model_of(mean, 1024), {"x": x})
+    assert 5 * 0.1 * ULP < rounding["y"].item() < 13 * 0.1 * ULP
+
+
 def test_a_remainder_jumps_where_its_quotient_is_nearly_whole():
     x = np.full((1, 64), 0.6, "float32")
     x[:, 32:] = 0.5
