@@ -190,11 +190,16 @@ def two_channels(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explai
 def _names_of_both(
     stored: StoredWeight, kernel: np.ndarray, factors: np.ndarray, model: ModelWeights
 ) -> Iterator[set[str]]:
-    """What two vectors follow from that multiply the output and the input channels of a kernel."""
+    """What two vectors follow from that multiply the output and the input channels of a kernel.
+
+    The input channels may have none, behind a number such as the scale of pixels.
+    """
     known = model.scalars[model.scalars != 0]
     numbers = np.concatenate([[1.0], known, 1 / known])
     outputs = _multiples(model.vectors(factors.shape[0]), factors[:, 0, 0])
     inputs = _multiples(model.vectors(factors.shape[2]), factors[0, 0])
+    if not _is_among(factors[0, 0, 0], numbers):  # A multiple by a number alone must be exact.
+        inputs += _multiples([(set(), np.ones(factors.shape[2]))], factors[0, 0])
     for (names, left), (others, right) in itertools.product(outputs, inputs):
         both = left[:, None, None] * right
         number = float(factors[0, 0, 0] / both[0, 0, 0])
