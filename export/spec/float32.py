@@ -106,8 +106,10 @@ def _rebuilt_in_float32(model: keras.Model) -> keras.Model:
 
 def _add_adapters(model: keras.Model, twin: keras.Model) -> None:
     """Gives layers the adapters that others have beside quantized kernels; the config of a layer leaves alpha out."""
-    for layer, other in zip(layers_in_order(model), layers_in_order(twin), strict=True):
-        if getattr(layer, "lora_enabled", False):
+    # Of layers of other kinds one of the two may have more.
+    adaptable = ([each for each in layers_in_order(one) if hasattr(each, "enable_lora")] for one in (model, twin))
+    for layer, other in zip(*adaptable, strict=True):
+        if layer.lora_enabled:
             if not other.lora_enabled:
                 other.enable_lora(layer.lora_rank)
             other.lora_alpha = layer.lora_alpha
