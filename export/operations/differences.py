@@ -95,11 +95,12 @@ class _Reached:
             self._enter(node, [each in names for each in read])
             is_choice = node.op in _SELECTS and not names.isdisjoint(read[1:])
             self.is_told |= is_choice or _is_check(node)
-            if _holds_nan(node) and not (is_choice and _checks(node.producer(0))):
+            is_call = node.op in self._functions
+            if is_call or (_holds_nan(node) and not (is_choice and _checks(node.producer(0)))):
                 names.add(node.message.name)
 
     def _enter(self, node: Node, given: list[bool]) -> None:
-        """Follows what a loop or a branch is given into its functions."""
+        """Follows what a loop, a branch or a function is given into it."""
         given = given[1:] if node.op in _BRANCHES else given
         for function in self._called(node):
             arguments = [each.name for each in function.signature.input_arg]
@@ -108,6 +109,9 @@ class _Reached:
                 self._spread(GraphPart.of_function(function), names)
 
     def _called(self, node: Node) -> Iterator[FunctionDef]:
+        """The functions of a loop or a branch, or the one that is called by its name."""
+        if node.op in self._functions:
+            yield self._functions[node.op]
         if node.op in (*_LOOPS, *_BRANCHES):
             names = (each.func.name for each in node.message.attr.values())
             yield from (self._functions[name] for name in names if name in self._functions)
