@@ -167,7 +167,7 @@ def with_draws(function: Function, names: Sequence[str]) -> Function:
 
 def warn_of_training(model: keras.Model) -> None:
     """Warns of layers that the graph of a Functional model calls with `training=True`, which files do not."""
-    if training := _layers_in_training(model):
+    if training := layers_in_training(model):
         warnings.warn(
             f"files, like `predict`, compute the layers {', '.join(training)} with training=False, though the model calls"
             " them with training=True: for other values in each call, make random numbers an input of the model",
@@ -175,7 +175,7 @@ def warn_of_training(model: keras.Model) -> None:
         )
 
 
-def _layers_in_training(model: keras.Model) -> list[str]:
+def layers_in_training(model: keras.Model) -> list[str]:
     """Names of the layers that the graph of a Functional model calls with `training=True`.
 
     Those of which it is the default, as of the preprocessing of images, are left out: Keras itself puts it there.
@@ -186,7 +186,7 @@ def _layers_in_training(model: keras.Model) -> list[str]:
         if keras_private.named_arguments(node).get("training") is True and not _trains_by_default(node.operation):
             found.append(node.operation.name)
         elif isinstance(inner, keras.Model) and keras_private.is_graph(inner):
-            found += _layers_in_training(inner)
+            found += layers_in_training(inner)
     return found
 
 

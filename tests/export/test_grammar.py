@@ -11,7 +11,7 @@ from small_models import talking_model
 from keras_transformer.export import export, load
 from keras_transformer.export.commands import main as cli
 from keras_transformer.generation import BeamSearch, Contrastive, JsonSchema, Random, Regex
-from keras_transformer.generation.grammar import library
+from keras_transformer.generation.grammar.grammar import library
 
 SCHEMA = {
     "type": "object",
@@ -95,9 +95,9 @@ def test_errors_of_the_command_are_one_line(bundle, capsys, words, status, messa
 
 def test_a_missing_library_on_the_command_line(bundle, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "llguidance", None)
-    library.library.cache_clear()
+    library.cache_clear()
     try:
         assert cli.main(["generate", bundle, "the cat", "--regex", "a"]) == 1
     finally:
-        library.library.cache_clear()
+        library.cache_clear()
     assert "a grammar needs llguidance" in capsys.readouterr().err
