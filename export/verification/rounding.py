@@ -228,7 +228,7 @@ def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs:
         units[key] = max(unit, units.get(key, 0.0))
 
 
-def _is_of_equal_terms(operation: Operation, inputs: Sequence[Any]) -> bool:
+def _is_of_equal_terms(operation: Operation, inputs: Sequence[tf.Tensor]) -> bool:
     """Whether a sum is of one number over and over, as behind an image of one color: all partial sums round one way."""
     if operation.kind not in _SUMS or inputs[0].dtype != tf.float32:
         return False
