@@ -199,7 +199,8 @@ def _names_of_both(
     outputs = _multiples(model.vectors(factors.shape[0]), factors[:, 0, 0])
     inputs = _multiples(model.vectors(factors.shape[2]), factors[0, 0])
     if not _is_among(factors[0, 0, 0], numbers):  # A multiple by a number alone must be exact.
-        inputs += _multiples([(set(), np.ones(factors.shape[2]))], factors[0, 0])
+        ones: tuple[set[str], np.ndarray] = set(), np.ones(int(factors.shape[2]))
+        inputs += _multiples([ones], factors[0, 0])
     for (names, left), (others, right) in itertools.product(outputs, inputs):
         both = left[:, None, None] * right
         number = float(factors[0, 0, 0] / both[0, 0, 0])
