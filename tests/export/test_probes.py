@@ -56,6 +56,14 @@ def test_pictures_are_drawn_as_the_layer_that_scales_them_says():
         assert (further.min(), further.max()) == (0, 255)
 
 
+def test_a_model_is_called_on_its_own_inputs():
+    """As segmenters of KerasHub call their backbones."""
+    x = keras.Input((8, 8, 3), name="x")
+    backbone = keras.Model(x, layers.Conv2D(2, 3)(layers.Rescaling(1 / 255)(x)))
+    first, _ = values(signature_of(keras.Model(x, layers.Flatten()(backbone(x)))))
+    assert (first.min(), first.max()) == (0, 255)
+
+
 def test_the_range_of_a_layer_that_is_no_graph_is_that_of_the_first_layer_in_it():
     class Classifier(keras.Model):
         def __init__(self):

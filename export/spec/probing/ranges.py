@@ -105,16 +105,24 @@ def with_ranges(probes: Sequence[Probe], inputs: Sequence[ArraySpec], ranges: Ma
 
 def readers(tensor: keras.KerasTensor) -> Iterator[tuple[keras.Operation, Sequence[object]]]:
     """The operations that read a tensor, and their arguments: behind those that keep its values, and in nested models."""
+    yield from _readers(tensor, set())
+
+
+def _readers(tensor: keras.KerasTensor, seen: set[int]) -> Iterator[tuple[keras.Operation, Sequence[object]]]:
+    """`readers`, without tensors that were met: a model may be called on its own inputs."""
+    if id(tensor) in seen:
+        return
+    seen.add(id(tensor))
     for node in keras_private.consumers(tensor):
         operation, inner = node.operation, keras_private.functional(node.operation)
         if isinstance(inner, keras.Model) and hasattr(inner, "inputs"):
             position = [tensor is each for each in keras.tree.flatten(node.input_tensors)].index(True)
             own = keras.tree.flatten(inner.inputs)
             if position < len(own):
-                yield from readers(own[position])
+                yield from _readers(own[position], seen)
         elif isinstance(operation, _KEEP_VALUES) or type(operation).__name__ in _KEEPING_OPERATIONS:
             for result in keras.tree.flatten(node.output_tensors):
-                yield from readers(result)
+                yield from _readers(result, seen)
         else:
             yield operation, [*node.arguments.args, *node.arguments.kwargs.values()]
 
