@@ -131,6 +131,14 @@ def working_folder(directory, name):
         yield pathlib.Path(folder)
 
 
+def module_of(path):
+    """Returns a script as a module, from its file."""
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
 def kept(path, make):
     """Returns `path` after `make(path)` has written it, unless it exists."""
     if not path.exists():

@@ -16,13 +16,12 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import importlib.util
 import itertools
 import pathlib
 import tempfile
 
 import numpy as np
-from measure import Table, arguments, versions
+from measure import Table, arguments, module_of, versions
 from quantization_methods import METHODS, scheme_of
 
 from keras_transformer import load_model, text
@@ -33,16 +32,8 @@ EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 MODES = ("int8", "weight_int8", "weight_int4", "fp16")
 
 
-def example(name):
-    """Imports an example script, for its data and its score."""
-    specification = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 def translation(arguments):
-    script = example("translation")
+    script = module_of(EXAMPLES / "translation.py")
     splits = script.load_data(arguments.data_dir, quick=arguments.tiny)
     sources, references = splits["test_2016_flickr"]
     options = {"max_new_tokens": script.MAX_NEW_TOKENS, "batch_size": 100}
@@ -55,7 +46,7 @@ def translation(arguments):
 
 
 def sst2(arguments):
-    script = example("text_classification")
+    script = module_of(EXAMPLES / "text_classification.py")
     tokenizer = text.load_tokenizer(arguments.tokenizer or arguments.model.parent / "pretrained" / "tokenizer")
     pairs = script.read(arguments.data_dir, "stsa.binary.test")
     pairs = pairs[:100] if arguments.tiny else pairs

@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import argparse
 import functools
-import importlib.util
+import importlib
 import json
 import pathlib
 import subprocess
@@ -27,7 +27,7 @@ import zipfile
 
 import numpy as np
 from keras_cells import ERROR, FORMATS, WRONG, in_cell, in_one_line, is_fault, kept_results
-from measure import kept, listed, versions
+from measure import kept, listed, module_of, versions
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = pathlib.Path.home() / ".cache" / "keras_transformer" / "packages"
@@ -59,14 +59,6 @@ def _download(requirement, folder):
             archive.extractall(folder)
 
 
-def _module(path):
-    """A module of a package, from its file: the package itself asks for libraries that are not needed here."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def emotions():
     """fer: emotions of faces, a small Xception (Keras 2.0 of 2017, `.hdf5`)"""
     import keras
@@ -86,7 +78,7 @@ def splice_sites():
 def thai_words():
     """deepcut: borders of Thai words, convolutions of 12 widths over letters and their types (weights of Keras 2, `.h5`)"""
     folder = unpacked("deepcut==0.7.0.0") / "deepcut"
-    model = _module(folder / "model.py").get_convo_nn2()
+    model = module_of(folder / "model.py").get_convo_nn2()
     model.load_weights(folder / "weight/cnn_without_ne_ab.h5")
     return model, [RANDOM.integers(0, most, (3, 21)) for most in (178, 12)]
 
@@ -97,7 +89,7 @@ def text_generator():
     import keras
 
     folder = unpacked("textgenrnn==2.0.0") / "textgenrnn-2.0.0/textgenrnn"
-    attention = _module(folder / "AttentionWeightedAverage.py").AttentionWeightedAverage(name="attention")
+    attention = module_of(folder / "AttentionWeightedAverage.py").AttentionWeightedAverage(name="attention")
     ids = keras.Input((40,), name="input")
     embedded = keras.layers.Embedding(465, 100, name="embedding")(ids)
     first = keras.layers.LSTM(128, return_sequences=True, name="rnn_1")(embedded)

@@ -133,7 +133,7 @@ class Rows(keras.layers.Layer):
     )
     CONFIG = (
         "The model cannot be rebuilt",
-        "A model with adapters or layers in 16 bits is built anew from its config, which a class of it does not take.",
+        "A model with adapters or layers in 16 bits is rebuilt from its config, which a class of it does not take.",
         "a class of your own must take the arguments that its get_config returns, such as those of **kwargs",
     )
     DTYPE = (

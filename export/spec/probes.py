@@ -24,6 +24,7 @@ _SIZES = {"height": (48, 72), "width": (64, 56)}
 # For networks that halve an image five times, and put what they make of the parts together with what they were.
 _MULTIPLES_OF_32 = {"height": (64, 96), "width": (96, 64)}
 _LENGTHS = ((5, 17), (7, 13), (6, 19), (9, 15))
+_USUAL = _LENGTHS[0][1]
 # (batch, which size, whether masks are padded)
 _CASES = ((1, 0, False), (1, 1, True), (5, 0, True), (5, 1, False), (5, 1, True))
 
@@ -56,15 +57,26 @@ def make_probes(
     return probes
 
 
-def num_elements(inputs: Sequence[ArraySpec], factor: int) -> int:
-    """The number of elements of the largest of the probes of `make_probes`.
+def longest_sizes(inputs: Sequence[ArraySpec], factor: int) -> dict[str, int]:
+    """The sizes of the axes of the largest of the probes of `make_probes`.
 
     Args:
         inputs, factor: as of `make_probes`.
     """
-    sizes = {axis: long for axis, (_, long) in _axis_sizes(inputs, None, factor).items()}
-    shapes = [zip(spec.axes, spec.shape, strict=True) for spec in inputs]
-    return sum(math.prod((sizes[axis] if axis else size) or 1 for axis, size in pairs) for pairs in shapes)
+    return {axis: long for axis, (_, long) in _axis_sizes(inputs, None, factor).items()}
+
+
+def num_elements(inputs: Sequence[ArraySpec], sizes: Mapping[str, int]) -> int:
+    """The number of elements of all inputs, of one row and a usual length where a size is not given.
+
+    Args:
+        inputs: tuple of `ArraySpec`.
+        sizes: dict of axis to size.
+    """
+    return sum(
+        math.prod(sizes.get(axis, 1 if axis == "batch" else _USUAL) if axis else size or 1 for axis, size in pairs)
+        for pairs in (zip(spec.axes, spec.shape, strict=True) for spec in inputs)
+    )
 
 
 def reaching_probes(inputs: Sequence[ArraySpec], limits: Limits, length: int) -> list[Probe]:

@@ -9,7 +9,7 @@ from keras_transformer.export import OptionsError, ParityError, export
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.spec.functional_form import functional_form
-from keras_transformer.export.spec.probes import num_elements
+from keras_transformer.export.spec.probes import longest_sizes, num_elements
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 
@@ -60,7 +60,7 @@ def test_pictures_are_drawn_as_the_layer_that_scales_them_says():
 
 def test_the_elements_of_the_largest_probe_are_counted():
     spec = ArraySpec("x", "float32", (None, None, None, 3), ("batch", "length", "x_length", None))
-    assert num_elements([spec], 8) == 5 * (8 * 17) * (8 * 13) * 3
+    assert num_elements([spec], longest_sizes([spec], 8)) == 5 * (8 * 17) * (8 * 13) * 3
 
 
 def test_a_model_is_called_on_its_own_inputs():

@@ -7,7 +7,6 @@ not take are left out, and named: see `Signature.not_shown`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.export_spec import Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.spec.probes import Limits, fill_references, is_mask, probe_of_sizes
+from keras_transformer.export.spec.probes import Limits, fill_references, is_mask, num_elements, probe_of_sizes
 from keras_transformer.utils.captured_stderr import captured
 
 Region = Callable[[np.ndarray], np.ndarray]
@@ -86,13 +85,13 @@ def further_cases(
         A list of `Probe` without outputs, the most telling first, up to what an export may cost.
     """
     found: dict[str, Probe] = {}
-    left = max(_CHEAP, _TIMES * parameters * 6 * _elements(inputs, {}))
+    left = max(_CHEAP, _TIMES * parameters * 6 * num_elements(inputs, {}))
     for number, case in enumerate(_CASES):
         changes = _changes(inputs, free, case.region)
         if case.region in _OF_VALUES_ALONE and not changes:
             continue
         sizes = _sizes(inputs, number, longest, factor)
-        cost = parameters * _elements(inputs, sizes)
+        cost = parameters * num_elements(inputs, sizes)
         if cost > left:
             continue
         probe = probe_of_sizes(inputs, limits, sizes, case.padded and any(map(is_mask, inputs)))
@@ -138,22 +137,27 @@ def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Pro
         if probe.label in known:
             continue
         known.add(probe.label)
-        try:
-            with captured():  # TensorFlow prints what a failed operation says.
-                fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
-        except InvalidModelError:
-            signature.not_shown.append(f"{probe.label}: the model itself fails there")
-            continue
-        if not fits(probe):
-            signature.not_shown.append(f"{probe.label}: the model itself takes no such sizes")
-        elif not all(each.size for each in probe.outputs.values()):
-            signature.not_shown.append(f"{probe.label}: the model itself returns nothing there")
-        elif not _is_finite_alike(signature.probes, probe):
-            signature.not_shown.append(f"{probe.label}: the model itself is not finite there")
-        elif _largest([probe]) > _HUGE >= _largest(signature.probes):
-            signature.not_shown.append(f"{probe.label}: the model itself nearly overflows there")
-        else:
+        reason = _why_not(signature, probe, fits)
+        if reason is None:
             signature.further.append(probe)
+        else:
+            signature.not_shown.append(f"{probe.label}: the model itself {reason}")
+
+
+def _why_not(signature: Signature, probe: Probe, fits: Callable[[Probe], bool]) -> str | None:
+    """Why a probe, which gets its outputs, is left out; None if it is not."""
+    try:
+        with captured():  # TensorFlow prints what a failed operation says.
+            fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
+    except InvalidModelError:
+        return "fails there"
+    if not fits(probe):
+        return "takes no such sizes"
+    if not all(each.size for each in probe.outputs.values()):
+        return "returns nothing there"
+    if not _is_finite_alike(signature.probes, probe):
+        return "is not finite there"
+    return "nearly overflows there" if _largest([probe]) > _HUGE >= _largest(signature.probes) else None
 
 
 def _is_finite_alike(first: Sequence[Probe], probe: Probe) -> bool:
@@ -184,14 +188,6 @@ def _sizes(inputs: Sequence[ArraySpec], number: int, longest: int | None, factor
             length = factor * _CASES[(number + 3 * count) % len(_CASES)].length
             sizes[axis], count = min(length, longest or length), count + 1
     return sizes
-
-
-def _elements(inputs: Sequence[ArraySpec], sizes: Mapping[str, int]) -> int:
-    """Elements of the inputs; of one row, and of a length of 17, where a size is not given."""
-    return sum(
-        math.prod(sizes.get(axis, 1 if axis == "batch" else 17) if axis else size or 1 for axis, size in pairs)
-        for pairs in (zip(spec.axes, spec.shape, strict=True) for spec in inputs)
-    )
 
 
 def _changes(inputs: Sequence[ArraySpec], free: Mapping[str, Collection[str]], region: str) -> dict[str, Region]:

@@ -107,7 +107,7 @@ def add_generated_probes(model: keras.Model, signature: Signature) -> None:
     """
     given, failed = list(signature.probes), list[str]()
     for factor in FACTORS:
-        if probes.num_elements(signature.inputs, factor) > _MOST_ELEMENTS:
+        if probes.num_elements(signature.inputs, probes.longest_sizes(signature.inputs, factor)) > _MOST_ELEMENTS:
             break
         made = [*probes_of(model, signature.inputs, None, factor), *_reaching(model, signature)]
         further.add_further(signature, [*made, *_cases(model, signature, factor)], _fits(model, signature.inputs))
