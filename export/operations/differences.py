@@ -28,8 +28,8 @@ _LOOPS, _BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf")
 def known_differences(graph: TracedGraph, format: str, locate: Callable[[str, str], str]) -> list[str]:
     """What the file of a signature computes otherwise than Keras, a line for each input.
 
-    NaN counts where the model itself tells it from numbers, or selects others in its place: elsewhere Keras's result is NaN
-    as well, and shows nothing.
+    NaN counts where the model tells it from numbers, selects others in its place, or computes something else than floats
+    of it, such as a comparison or a place in a sorted row: elsewhere the result of Keras is NaN as well, and shows nothing.
 
     Args:
         graph: `TracedGraph` of the signature.
@@ -37,7 +37,7 @@ def known_differences(graph: TracedGraph, format: str, locate: Callable[[str, st
         locate: the layer that an operation came from, of the name of the operation and that of the node.
     """
     part = GraphPart(graph.graph_def.node, graph.outputs.values())
-    floats = {node.message.name for node in part if node.message.name in graph.inputs and _holds_nan(node)}
+    floats = {node.message.name for node in part if node.message.name in graph.inputs and all(_holds_nan(node))}
     lines: list[str] = []
     for name in (each for each in graph.inputs if each in floats):
         reached = _Reached(graph.graph_def, part, name)
@@ -69,7 +69,8 @@ class _Reached:
 
     Attributes:
         nodes: list of their `Node`s.
-        is_told: bool. Whether one of them tells NaN from numbers, or selects between what may be NaN and something else.
+        is_told: bool. Whether one of them tells NaN from numbers, selects between what may be NaN and something else, or
+            computes no floats.
     """
 
     def __init__(self, graph_def: GraphDef, part: GraphPart, name: str) -> None:
@@ -93,10 +94,13 @@ class _Reached:
                 continue
             self.nodes.append(node)
             self._enter(node, [each in names for each in read])
+            if node.op in _NUMBERLESS:
+                continue
             is_choice = node.op in _SELECTS and not names.isdisjoint(read[1:])
-            self.is_told |= is_choice or _is_check(node)
             is_call = node.op in self._functions
-            if is_call or (_holds_nan(node) and not (is_choice and _checks(node.producer(0)))):
+            is_entered = is_call or node.op in (*_LOOPS, *_BRANCHES)
+            self.is_told |= is_choice or not (is_entered or all(_holds_nan(node)))
+            if is_call or (any(_holds_nan(node)) and not (is_choice and _checks(node.producer(0)))):
                 names.add(node.message.name)
 
     def _enter(self, node: Node, given: list[bool]) -> None:
@@ -117,12 +121,10 @@ class _Reached:
             yield from (self._functions[name] for name in names if name in self._functions)
 
 
-def _holds_nan(node: Node) -> bool:
-    """Whether a result may be NaN where an operand is."""
-    if node.op in _NUMBERLESS:
-        return False
+def _holds_nan(node: Node) -> list[bool]:
+    """Whether each result may be NaN where an operand is."""
     types = map(tf.as_dtype, result_types(node.op, node.message.attr))
-    return any(each.is_floating or each.is_complex or each == tf.variant for each in types)
+    return [each.is_floating or each.is_complex or each == tf.variant for each in types]
 
 
 def _is_check(node: Node) -> bool:

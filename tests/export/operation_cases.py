@@ -101,6 +101,19 @@ case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ENDS[:8], ENDS[:8][::-1]
 case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ROWS, OTHERS, name="normal")
 case("NextAfter", lambda x, y: keras.ops.nextafter(x, y), ROWS, OTHERS, name="in float64")
 case("Less", lambda x: tf.cast(x > 0, tf.float32) < 0.0, ROWS, name="boolean")
+for dtype in ("int32", "int64", "uint32"):
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    numbers = np.array([[least, most - 1, most, 16777216, 16777217, least + 1, 3, 0]], dtype)
+    _binary("Less Greater", numbers, numbers.T, f"of large {dtype}")
+large = _RANDOM.integers(-(2**31), 2**31, (3, 4, 40))
+for dtype, numbers in {"int32": large, "int64": large << 31}.items():
+    for axes in ([1], [0, 2], [0, 1, 2]):
+        case(
+            "Sum",
+            lambda x, axes=axes: tf.reduce_sum(x, axes, keepdims=len(axes) == 2),
+            numbers.astype(dtype),
+            name=f"of large {dtype} over {axes}",
+        )
 case("Ndtri", lambda x: RAW.Ndtri(x=x), 0.5 + 0.49 * SMALL)
 case("Acosh", lambda x: RAW.Acosh(x=x), POSITIVE + 1)
 _unary("Softplus Softsign Elu Selu Relu Relu6", ANY, "features")

@@ -36,6 +36,22 @@ def test_an_operation_that_nan_reaches_is_named():
     assert lines_of(function, ROWS, ROWS, format="onnx") == []
 
 
+TOLD = {
+    "a comparison of it": (lambda x: tf.exp(x) < 0.5, "tflite", "Exp"),
+    "its place among others": (lambda x: tf.argsort(x), "onnx", "TopKV2"),
+    "a byte of it": (lambda x: tf.cast(tf.clip_by_value(x, 0.0, 255.0), tf.uint8), "tflite", "Cast"),
+    "pixels around it": (lambda x: tf.image.resize(x[None, ..., None], [4, 4], "area") > 0, "onnx", "ResizeArea"),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_no_float_tells_nan_from_numbers(name):
+    function, format, op = TOLD[name]
+    assert lines_of(function, ROWS, format=format) == [
+        f"differs from Keras for NaN in 'input_0': {op} of layer 'my_layer'"
+    ]
+
+
 SILENT = {
     "numbers that are integers": (lambda x: tf.where(x > 0, tf.exp(tf.cast(x, tf.float32)), 1.0), ROWS.astype("int32")),
     "NaN is replaced before": (lambda x: tf.exp(tf.where(tf.math.is_nan(x), 0.0, x)), ROWS),

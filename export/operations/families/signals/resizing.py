@@ -10,7 +10,17 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, Attributes, Decomposed, Native, Operation, in_both
+from keras_transformer.export.operations.operation import (
+    NAN,
+    ONNX,
+    TFLITE,
+    Attributes,
+    Decomposed,
+    Native,
+    Operation,
+    Region,
+    in_both,
+)
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
@@ -168,11 +178,13 @@ def _of_places(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor)
 _SCALED = Decomposed(scaled_and_translated, ("kernel_type", "antialias"))
 _CUBES = Decomposed(resized_by_cubes, when=_is_centered)
 _AREAS = Decomposed(resized_by_areas, when=_is_not_aligned)
+# The product of NaN and a weight of 0 is NaN.
+_NANS = {TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}
 
 OPERATIONS = (
-    Operation("ResizeArea", in_both(_AREAS), rounds=True, sum_length=_of_places),
-    Operation("ResizeBicubic", in_both(_CUBES), rounds=True, sum_length=_of_places),
+    Operation("ResizeArea", in_both(_AREAS), rounds=True, sum_length=_of_places, differs=_NANS),
+    Operation("ResizeBicubic", in_both(_CUBES), rounds=True, sum_length=_of_places, differs=_NANS),
     Operation("ResizeBilinear", {ONNX: Native(by_sizes)}, rounds=True, sum_length=_of_places),
     Operation("ResizeNearestNeighbor", {ONNX: Native(by_sizes)}),
-    Operation("ScaleAndTranslate", in_both(_SCALED), rounds=True, sum_length=_of_places),
+    Operation("ScaleAndTranslate", in_both(_SCALED), rounds=True, sum_length=_of_places, differs=_NANS),
 )
