@@ -169,7 +169,8 @@ class Program:
                 each.assign(each + (noise if each.trainable else abs(noise)))
 
     def outputs(self, arrays):
-        """What Keras computes of arrays by the names of inputs; raises what that raises."""
+        """What Keras computes of arrays by the names of inputs; raises what that raises, or says of their shapes."""
+        self.model({name: keras.KerasTensor(array.shape, array.dtype.name) for name, array in arrays.items()})
         tensors = {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
         return {name: np.asarray(each) for name, each in self.model(tensors, training=False).items()}
 

@@ -104,14 +104,15 @@ class Reference:
             if (regions is not None and region not in regions) or (is_beyond and first is not None):
                 continue
             found = self._found(number, model, said is not None)
-            kind = OUTSIDE if is_beyond else self._kind(number, said)
-            if found is not None and kind == WRONG:
+            if found is None:
+                continue
+            kind = OUTSIDE if is_beyond else self._kind(number, found.output, said)
+            if kind == WRONG:
                 return found
-            if found is not None and first is None:
-                first = dataclasses.replace(found, kind=kind)
+            first = first or dataclasses.replace(found, kind=kind)
         return first
 
-    def _kind(self, number, said):
+    def _kind(self, number, output, said):
         """What a difference within the reported range is; NaN counts where the model tells it from numbers."""
         tensors = self._program.tensors(self.trials[number][1])
         holding = [name for name, each in tensors.items() if each.dtype.is_floating and np.isnan(each).any()]
@@ -119,7 +120,8 @@ class Reference:
             return WRONG
         if said.names_nan:
             return SAID
-        read = [node for node in self._program.graph.nodes if not set(holding).isdisjoint(node.sources)]
+        nodes = dataclasses.replace(self._program.graph, outputs=(output,)).needed().nodes
+        read = [node for node in nodes if not set(holding).isdisjoint(node.sources)]
         is_told = any(not tensors[node.name].dtype.is_floating or _CHOICES.search(node.text) for node in read)
         return WRONG if is_told else OUTSIDE
 
