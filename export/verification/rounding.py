@@ -11,7 +11,9 @@ away. The noise is on their operands, whole numbers included, so that results of
 any runtime.
 
 A sum that cancels is rounded as its summands are, and a remainder may jump by its divisor: there is noise on their operands
-too, other than on whole numbers.
+too, other than on whole numbers. Products of matrices and convolutions cancel as well, which shows where a function behind
+them has a jump or a pole, such as a tangent. Noise on their operands is measured where a file differs by more than the rest
+explains.
 
 In a sum of `n` numbers of random signs the `k`-th partial sum is `sqrt(k / n)` of the result, and so is its rounding.
 Together they are `sqrt(n / 2)` roundings of the result, as much as noise of `sqrt(n / 8)` units. Runtimes differ by that
@@ -63,8 +65,9 @@ _EQUAL = 0.5
 def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callable[[], bool] = lambda: False) -> None:
     """Fills in the `rounding` of every probe: the largest movement of each block of each output.
 
-    That of a further probe is an estimate, until a comparison needs more: its `measure`. An integer that another rounding
-    changes, such as a token chosen between two equal logits, has the movement 1.
+    That of a further probe is an estimate. Where a comparison needs more, there is the `measure` of each probe, which has
+    noise on the operands of products too. An integer that another rounding changes, such as a token chosen between two
+    equal logits, has the movement 1.
 
     Args:
         traced: the `TracedModule`.
@@ -85,24 +88,27 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callabl
                 if is_stopped():
                     return
                 probe.rounding = measure(probe.inputs)
+                probe.measure = functools.partial(_measured, traced, name, probe)
             for probe in further[name].values():
                 if not is_stopped() and not measure.branches.is_complete:
                     measure.run(probe.inputs)
             spec.signatures[name].coverage = measure.branches.coverage(spec.locate)
         for probe in further[name].values():
             probe.rounding = _estimate(probe, list(found.values()))
-            probe.measure = functools.partial(_measured, traced, name, probe.inputs)
+            probe.measure = functools.partial(_measured, traced, name, probe)
 
 
-def _movement(traced: TracedModule, name: str) -> _Movement:
+def _movement(traced: TracedModule, name: str, of_summands: bool = False) -> _Movement:
     graph = traced.graphs[name]
     weights = {label: each.read_value() for label, each in traced.variables(graph).items()}
-    return _Movement(graph, weights | graph.captures)
+    return _Movement(graph, weights | graph.captures, of_summands)
 
 
-def _measured(traced: TracedModule, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    with contextlib.closing(_movement(traced, name)) as measure:
-        return measure(inputs)
+def _measured(traced: TracedModule, name: str, probe: Probe) -> dict[str, np.ndarray]:
+    """The movement of each block with noise on the operands of products too, or the known one where that is larger."""
+    with contextlib.closing(_movement(traced, name, of_summands=True)) as measure:
+        found = measure(probe.inputs)
+    return {key: np.maximum(each, probe.rounding[key]) for key, each in found.items()}
 
 
 def _estimate(probe: Probe, measured: Sequence[Probe]) -> dict[str, np.ndarray]:
@@ -157,13 +163,15 @@ class _Movement:
     Args:
         graph: `TracedGraph`.
         weights: dict of the name of a node to its tensor: all that are no inputs.
+        of_summands: bool. Whether there is noise on the operands of every sum of products.
     """
 
-    def __init__(self, graph: TracedGraph, weights: Mapping[str, object]) -> None:
+    def __init__(self, graph: TracedGraph, weights: Mapping[str, object], of_summands: bool = False) -> None:
         self._graph, self._weights = graph, dict(weights)
         self._execution = GraphExecution(graph.outlined)
         inputs = (*graph.inputs, *weights)
-        self._noisy = NoisyGraph(graph.outlined, inputs, graph.outputs.values(), _rounds, _rounds_operands)
+        rounds_operands = _rounds_summands if of_summands else _rounds_operands
+        self._noisy = NoisyGraph(graph.outlined, inputs, graph.outputs.values(), _rounds, rounds_operands)
         self.branches = Branches()
 
     def run(
@@ -216,6 +224,12 @@ def _rounds_operands(operation: Any) -> bool:
     """Whether an operation, a `NodeDef`, is exact for operands that are rounded."""
     found = OPERATIONS.get(operation.op)
     return found is not None and found.rounds_operands
+
+
+def _rounds_summands(operation: Any) -> bool:
+    """The same, where sums of products count too."""
+    found = OPERATIONS.get(operation.op)
+    return found is not None and (found.rounds_operands or found.sum_length is not None)
 
 
 def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs: Sequence[Any], result: Any) -> None:

@@ -98,6 +98,14 @@ for steps in ([1, 3, 3, 1], [1, 3, 2, 1]):
         shapes=((None, None, None, 2),),
     )
 case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ENDS[:8], ENDS[:8][::-1])
+POLES = np.array(
+    [1.5707964, 1.5707963, -1.5707964, 4.712389, 1.57, 3.1415927, 0.7853982, -0.0, 89.5354, 1000.5], "float32"
+)
+case("Tan", lambda x: tf.tan(x), POLES, name="near poles")
+case("Sigmoid", lambda x: tf.math.log(tf.sigmoid(x)), -40 * POSITIVE / POSITIVE.max(), name="logarithm")
+case("Sigmoid", lambda x, y: y / tf.sigmoid(x), 80 * SMALL, SMALL, name="divisor")
+for mode in ("reflect", "symmetric"):
+    case("MirrorPad", lambda x, of=mode: tf.pad(x, [[1, 1], [2, 0]], of), ROWS > 0, name=f"booleans, {mode}")
 case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ROWS, OTHERS, name="normal")
 case("NextAfter", lambda x, y: keras.ops.nextafter(x, y), ROWS, OTHERS, name="in float64")
 case("Less", lambda x: tf.cast(x > 0, tf.float32) < 0.0, ROWS, name="boolean")
