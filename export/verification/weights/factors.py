@@ -11,6 +11,13 @@ from keras_transformer.export.verification.weights.images import is_alike, numbe
 
 # Numbers are the same multiple if their ratios are equal up to this share.
 SIMILAR = 1e-5
+# Two roundings of float32, of a product with two numbers, as a share of the result.
+TWO_ROUNDINGS = 1e-6
+
+
+def is_among(number: float, numbers: np.ndarray) -> bool:
+    """Whether a number is one of several, up to two roundings."""
+    return bool(np.isclose(numbers, number, rtol=TWO_ROUNDINGS, atol=0).any())
 
 
 def factors_of(stored: StoredWeight, array: np.ndarray) -> set[float]:
