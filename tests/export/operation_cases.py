@@ -113,6 +113,12 @@ for dtype in ("int32", "int64", "uint32"):
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     numbers = np.array([[least, most - 1, most, 16777216, 16777217, least + 1, 3, 0]], dtype)
     _binary("Less Greater", numbers, numbers.T, f"of large {dtype}")
+case(
+    "Less",
+    lambda x: tf.while_loop(lambda i, y: i < tf.shape(y)[0], lambda i, y: (i + 1, y * 0.5), (0, x))[1],
+    ROWS,
+    name="of a counter",
+)
 large = _RANDOM.integers(-(2**31), 2**31, (3, 4, 40))
 for dtype, numbers in {"int32": large, "int64": large << 31}.items():
     for axes in ([1], [0, 2], [0, 1, 2]):

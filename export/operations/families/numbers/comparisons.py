@@ -76,8 +76,9 @@ def _has_infinity(node: Node) -> bool:
 
 
 def _may_be_large(node: Node) -> bool:
-    """Whether both operands may be integers that float32 does not have."""
-    return is_wide_integer(node) and not any(is_small(node.producer(each)) for each in range(2))
+    """Whether both operands may be integers that float32 does not have; the arguments of a loop are counters."""
+    producers = [node.producer(each) for each in range(2)]
+    return is_wide_integer(node) and not any(each is None or is_small(each) for each in producers)
 
 
 def _is_below_zero(node: Node) -> bool:
