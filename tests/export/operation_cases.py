@@ -592,6 +592,15 @@ for size in ([18, 16], [13, 15], [5, 4], [9, 20]):
     case("ResizeNearestNeighbor", lambda x, of=centered: RAW.ResizeNearestNeighbor(images=x, **of), IMAGES, **sized)
     case("ResizeBicubic", lambda x, of=centered: RAW.ResizeBicubic(images=x, **of), IMAGES, bound=1e-5, **sized)
     case("ResizeArea", lambda x, of=size: RAW.ResizeArea(images=x, size=of), IMAGES, bound=1e-5, **sized)
+for size in ([12, 5], [3, 20], [40, 32]):
+    for kind, shapes in {"dynamic": ((None, None, None, 3),), "known": ((None, 9, 8, 3),)}.items():
+        case(
+            "ResizeNearestNeighbor",
+            lambda x, of=size: tf.image.resize(x, of, "nearest"),
+            IMAGES if kind == "known" else _RANDOM.normal(size=(2, 33, 40, 3)).astype("float32"),
+            name=f"{kind} to {size}",
+            shapes=shapes,
+        )
 for kernel in ("lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"):
     for antialias in (False, True):
         options = {"size": [5, 13], "scale": [0.55, 1.7], "translation": [0.25, -1.5], "kernel_type": kernel}
