@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -25,7 +25,9 @@ _NUMBERLESS = ("Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike")
 _LOOPS, _BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf")
 
 
-def known_differences(graph: TracedGraph, format: str, locate: Callable[[str, str], str]) -> list[str]:
+def known_differences(
+    graph: TracedGraph, format: str, locate: Callable[[str, str], str], recurrent: Collection[str] = ()
+) -> list[str]:
     """What the file of a signature computes otherwise than Keras, a line for each input.
 
     NaN counts where the model tells it from numbers, selects others in its place, or computes something else than floats
@@ -35,15 +37,22 @@ def known_differences(graph: TracedGraph, format: str, locate: Callable[[str, st
         graph: `TracedGraph` of the signature.
         format: name of the format.
         locate: the layer that an operation came from, of the name of the operation and that of the node.
+        recurrent: names of the layers whose loops are operators of the file, which limit what they take.
     """
+
+    def differs(node: Node) -> bool:
+        is_recurrent = node.op in _LOOPS and locate(node.op, node.message.name) in recurrent
+        return is_recurrent or _differs_for_nan(node, format)
+
     part = GraphPart(graph.graph_def.node, graph.outputs.values())
     floats = {node.message.name for node in part if node.message.name in graph.inputs and all(_holds_nan(node))}
     lines: list[str] = []
     for name in (each for each in graph.inputs if each in floats):
         reached = _Reached(graph.graph_def, part, name)
-        found = [node for node in reached.nodes if _differs_for_nan(node, format)] if reached.is_told else []
+        found = list(filter(differs, reached.nodes)) if reached.is_told else []
         if found:
-            places = dict.fromkeys(f"{node.op} of layer '{locate(node.op, node.message.name)}'" for node in found)
+            named = ((node.op.removeprefix("Stateless"), locate(node.op, node.message.name)) for node in found)
+            places = dict.fromkeys(f"{operation} of layer '{layer}'" for operation, layer in named)
             lines.append(f"differs from Keras for NaN in '{name}': {_listed(list(places))}")
     return lines
 

@@ -297,9 +297,12 @@ class _BundleWriter:
     def _differences(self, source: Source, name: str) -> tuple[str, ...]:
         """What the files of a format compute otherwise than Keras, as far as it is known beforehand."""
         from keras_transformer.export.operations.differences import known_differences
+        from keras_transformer.export.operations.operation import ONNX
+        from keras_transformer.export.operations.recurrence import has_operators
 
-        names = source.spec.names(name)
-        found = [known_differences(source.traced.graphs[key], name, source.spec.locate) for key in names]
+        names, spec = source.spec.names(name), source.spec
+        recurrent = [each.name for each in spec.layers if name == ONNX and has_operators([each])]
+        found = [known_differences(source.traced.graphs[key], name, spec.locate, recurrent) for key in names]
         return tuple(dict.fromkeys(text for each in found for text in each))
 
     def _files(self, source: Source) -> dict[str, str]:

@@ -117,6 +117,17 @@ def test_nothing_is_said_of_ordinary_models(name):
         assert lines_of(lambda x: model(x, training=False), array, format=format) == []
 
 
+def test_recurrent_operators_of_onnx_limit_nan(tmp_path):
+    inputs = keras.Input((5, 3), name="measured")
+    states = layers.Bidirectional(layers.LSTM(2, name="steps"))(inputs)
+    model = keras.Model(inputs, ops.where(ops.isfinite(states), states, 9.0))
+    report = export(model, tmp_path / "model", ["onnx", "tflite"], progress=False)
+    (text,) = report["onnx"].known_differences
+    loops = "While of layer 'forward_steps', While of layer 'backward_steps'"
+    assert text == f"differs from Keras for NaN in 'measured': {loops}"
+    assert not any("steps" in each for each in report["tflite"].known_differences)
+
+
 def test_the_report_and_the_manifest_say_it(tmp_path):
     inputs, usual = keras.Input((3,), name="measured"), keras.Input((3,), dtype="int32", name="usual")
     least = ops.cast(usual, "float32")
