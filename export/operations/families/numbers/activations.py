@@ -85,7 +85,7 @@ _RELU6 = Decomposed(relu6_of_integers, when=is_integer)
 OPERATIONS = (
     Operation("Relu", {TFLITE: (Decomposed(relu_of_product, when=_is_of_product), _RELU), ONNX: _RELU}),
     Operation("Relu6", {TFLITE: (Decomposed(relu6_of_product, when=_is_of_product), _RELU6), ONNX: _RELU6}),
-    Operation("Elu", rounds=True),
+    Operation("Elu", rounds=True, is_absolute=True),  # TensorFlow takes 1 off an exponential.
     Operation("LeakyRelu", rounds=True),
     Operation("LogSoftmax", rounds=True),
     Operation("Selu", rounds=True, differs={TFLITE: (Region(NAN),)}),
