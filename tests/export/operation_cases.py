@@ -102,6 +102,7 @@ POLES = np.array(
     [1.5707964, 1.5707963, -1.5707964, 4.712389, 1.57, 3.1415927, 0.7853982, -0.0, 89.5354, 1000.5], "float32"
 )
 case("Tan", lambda x: tf.tan(x), POLES, name="near poles")
+case("Tan", lambda x: tf.tan(x), np.array([8191.5, -8193.5, 99999.0, 1e6], "float32"), name="of many turns", bound=2e-5)
 case("Sigmoid", lambda x: tf.math.log(tf.sigmoid(x)), -40 * POSITIVE / POSITIVE.max(), name="logarithm")
 case("Sigmoid", lambda x, y: y / tf.sigmoid(x), 80 * SMALL, SMALL, name="divisor")
 for mode in ("reflect", "symmetric"):

@@ -20,6 +20,7 @@ _LARGE = 1e9
 _TANGENT = fitted(lambda x: np.tan(np.sqrt(x)) / np.sqrt(x), 7, [0, (math.pi / 4) ** 2])
 # A quarter turn as a sum of numbers of few digits, whose products with whole numbers are exact.
 _QUARTER = (1.5703125, 4.837512969970703e-4, 7.54978995489188e-8)
+_FEW_TURNS = 8192.0
 
 
 def tangent(x: Tensor) -> Tensor:
@@ -30,7 +31,7 @@ def tangent(x: Tensor) -> Tensor:
         rest = rest - turns * part
     near = rest * horner(_TANGENT, rest * rest)
     is_odd = tf.not_equal(tf.floor(0.5 * turns) * 2.0, turns)
-    return tf.where(is_odd, -1.0 / near, near)
+    return tf.where(tf.abs(x) < _FEW_TURNS, tf.where(is_odd, -1.0 / near, near), tf.sin(x) / tf.cos(x))
 
 
 def arccosine(x: Tensor) -> Tensor:
