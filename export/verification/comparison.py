@@ -15,6 +15,8 @@ FACTOR = 6.0
 # Units in the last place of an element that are always allowed.
 _UNITS = 4.0
 _ULP = 2.0**-23
+# TensorFlow takes smaller numbers for 0 on a CPU, runtimes compute with them.
+_DENORMAL = float(np.finfo("float32").tiny)
 # So many units of a half precision may a model differ by whose rounding was not measured, as a share of its scale.
 _UNMEASURED_UNITS = 16.0
 _SCALE_FLOOR = 1e-6
@@ -60,7 +62,7 @@ class Limit:
         moved = FACTOR * self.unit * rounding.astype("float64")
         if math.isfinite(self.ceiling):
             moved = np.minimum(moved, self.ceiling * block_maximum(np.abs(expected)))
-        return moved + _UNITS * _ULP * self.unit * np.abs(expected)
+        return moved + _UNITS * _ULP * self.unit * np.abs(expected) + _DENORMAL
 
 
 @dataclasses.dataclass(frozen=True)
