@@ -33,6 +33,7 @@ class Domain:
         sizes: dict of the name of a dynamic axis to its sizes, in order.
         not_shown: the sizes and regions of values that the model itself does not take, and why.
         coverage: `Coverage` of the branches of the graph, or None.
+        without_effect: lines that name inputs on which some output did not depend, so that nothing was shown of them.
 
     Example:
 
@@ -47,6 +48,7 @@ class Domain:
     sizes: Mapping[str, tuple[int, ...]]
     not_shown: tuple[str, ...] = ()
     coverage: Coverage | None = None
+    without_effect: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, inputs: Sequence[ArraySpec], probes: Iterable[Probe], without: Collection[str] = ()) -> Domain:
@@ -99,7 +101,8 @@ class Domain:
         left = f"not shown: {self.not_shown[0]}" if self.not_shown else ""
         more = f", and {len(self.not_shown) - 1} more" if len(self.not_shown) > 1 else ""
         branches = [] if self.coverage is None or not self.coverage.count else [str(self.coverage)]
-        return [f"compared for {self}", *branches, *([left + more] if left else [])]
+        effects = [f"not shown: {each}" for each in self.without_effect]
+        return [f"compared for {self}", *branches, *effects, *([left + more] if left else [])]
 
     def to_dict(self) -> dict[str, object]:
         """The domain as dicts and lists."""
@@ -110,6 +113,8 @@ class Domain:
             fields["not_shown"] = list(self.not_shown)
         if self.coverage is not None:
             fields["coverage"] = self.coverage.to_dict()
+        if self.without_effect:
+            fields["without_effect"] = list(self.without_effect)
         return fields
 
     @classmethod
@@ -124,8 +129,9 @@ class Domain:
             IncompleteError: a range is no pair of numbers, or a size no positive integer.
         """
         fields = record if is_object(record) else {}
-        ranges, sizes, rest = fields.get("ranges"), fields.get("sizes"), fields.get("not_shown", [])
-        if not is_object(ranges) or not is_object(sizes) or not is_names(rest):
+        ranges, sizes = fields.get("ranges"), fields.get("sizes")
+        rest, effects = fields.get("not_shown", []), fields.get("without_effect", [])
+        if not is_object(ranges) or not is_object(sizes) or not is_names(rest) or not is_names(effects):
             raise IncompleteError(f"the domain of signature '{shown(name)}'")
         return cls(
             {key: _pair(each, name) for key, each in ranges.items()},
@@ -134,6 +140,7 @@ class Domain:
             Coverage.from_dict(fields["coverage"], f"domain of signature '{shown(name)}'")
             if "coverage" in fields
             else None,
+            tuple(effects),
         )
 
 

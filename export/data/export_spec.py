@@ -130,6 +130,7 @@ class Signature:
         further: list of `Probe` on which float files are compared while they are exported; they are not kept in the bundle.
         not_shown: label and reason of each further probe that was left out: the model itself does not take it.
         coverage: `Coverage` of the branches of the graph by all probes, or None where it is not measured.
+        without_effect: a line for each input that some output did not depend on.
 
     Example:
 
@@ -154,6 +155,7 @@ class Signature:
     further: list[Probe] = dataclasses.field(default_factory=list[Probe])
     not_shown: list[str] = dataclasses.field(default_factory=list[str])
     coverage: Coverage | None = None
+    without_effect: list[str] = dataclasses.field(default_factory=list[str])
 
     @property
     def all_probes(self) -> list[Probe]:
@@ -242,6 +244,11 @@ class ExportSpec:
     def names(self, format: str) -> list[str]:
         """Names of the signatures that a format has."""
         return [name for name, each in self.signatures.items() if each.formats is None or format in each.formats]
+
+    def carried(self, name: str) -> set[str]:
+        """Names of the inputs and outputs of a signature that go from call to call: a cache, a memory, a state."""
+        generation = self.generation or {}
+        return {*generation.get("cache", ()), *generation.get("memory", ()), *self.signatures[name].states}
 
     def whole(self) -> ExportSpec:
         """The spec of files that contain the preprocessing."""

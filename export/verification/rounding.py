@@ -42,7 +42,8 @@ from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification.comparison import block_maximum, scale_of
 from keras_transformer.export.verification.coverage import Branches, mark
-from keras_transformer.export.verification.graph_execution import GraphExecution, Operation
+from keras_transformer.export.verification.dependence import inputs_without_effect
+from keras_transformer.export.verification.graph_execution import GraphExecution, Observe, Operation
 from keras_transformer.export.verification.noisy_graph import NoisyGraph
 from keras_transformer.utils.types import Tensor
 
@@ -88,7 +89,10 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callabl
             for probe in further[name].values():
                 if not is_stopped() and not measure.branches.is_complete:
                     measure.run(probe.inputs)
-            spec.signatures[name].coverage = measure.branches.coverage(spec.locate)
+            signature = spec.signatures[name]
+            signature.coverage = measure.branches.coverage(spec.locate)
+            own, carried = list(found.values()), spec.carried(name)
+            signature.without_effect = inputs_without_effect(traced.graphs[name], own, measure.outputs, carried)
         for probe in further[name].values():
             probe.rounding = _estimate(probe, list(found.values()))
             probe.measure = functools.partial(_measured, traced, name, probe.inputs)
@@ -166,10 +170,24 @@ class _Movement:
         self._noisy = NoisyGraph(graph.outlined, inputs, graph.outputs.values(), _rounds, _rounds_operands)
         self.branches = Branches()
 
+    def outputs(self, inputs: Mapping[str, np.ndarray], observe: Observe | None = None) -> dict[str, np.ndarray]:
+        """The outputs, as the model computes them.
+
+        Args:
+            inputs: dict of input name to array.
+            observe: as of `GraphExecution`.
+        """
+        tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs}
+        for each in tensors.values():
+            mark(each)
+        with full_precision():
+            results = self._execution(tensors | self._weights, list(self._graph.outputs.values()), observe)
+            return {name: each.numpy() for name, each in zip(self._graph.outputs, results, strict=True)}
+
     def run(
         self, inputs: Mapping[str, np.ndarray], units: dict[tuple[str, str], float] | None = None
-    ) -> list[np.ndarray]:
-        """The outputs, as the model computes them.
+    ) -> dict[str, np.ndarray]:
+        """The outputs, with the branches that are taken.
 
         Args:
             inputs: dict of input name to array.
@@ -181,12 +199,7 @@ class _Movement:
             if units is not None:
                 _add_unit(units, operation, operands, result)
 
-        tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs}
-        for each in tensors.values():
-            mark(each)
-        with full_precision():
-            results = self._execution(tensors | self._weights, list(self._graph.outputs.values()), observe)
-            return [each.numpy() for each in results]
+        return self.outputs(inputs, observe)
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs} | self._weights
@@ -196,7 +209,7 @@ class _Movement:
             outputs = self.run(inputs, units)
             for _ in range(DRAWS):
                 results = list(self._noisy(list(tensors.values()), units))
-                for name, result, output in zip(self._graph.outputs, results, outputs, strict=True):
+                for (name, output), result in zip(outputs.items(), results, strict=True):
                     moved = _difference(result.numpy(), output)
                     moved = block_maximum(moved) if output.dtype.kind == "f" else moved
                     found[name] = np.maximum(found[name], moved) if name in found else moved
