@@ -134,34 +134,61 @@ def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Pro
     """
     known = {probe.label for probe in signature.all_probes}
     for probe in made:
-        if probe.label in known:
-            continue
-        known.add(probe.label)
-        reason = _why_not(signature, probe, fits)
-        if reason is None:
-            signature.further.append(probe)
-        else:
-            signature.not_shown.append(f"{probe.label}: the model itself {reason}")
+        if probe.label not in known:
+            known.add(probe.label)
+            add(signature, probe, _why_not(signature, probe, fits))
 
 
-def _why_not(signature: Signature, probe: Probe, fits: Callable[[Probe], bool]) -> str | None:
-    """Why a probe, which gets its outputs, is left out; None if it is not."""
+def add(signature: Signature, probe: Probe, reason: str | None) -> None:
+    """Adds a further probe with its outputs, or says why it is left out.
+
+    Args:
+        signature: `Signature`.
+        probe: `Probe`.
+        reason: what the model does there, or None.
+    """
+    if reason is None:
+        signature.further.append(probe)
+    else:
+        signature.not_shown.append(f"{probe.label}: the model itself {reason}")
+
+
+def failure(signature: Signature, probe: Probe) -> str | None:
+    """What the model does on a probe, which gets its outputs, where it fails; None where it does not.
+
+    Args:
+        signature: `Signature`.
+        probe: `Probe` without outputs.
+    """
     try:
         with captured():  # TensorFlow prints what a failed operation says.
             fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
     except InvalidModelError:
         return "fails there"
+    return None
+
+
+def _why_not(signature: Signature, probe: Probe, fits: Callable[[Probe], bool]) -> str | None:
+    """Why a probe, which gets its outputs, is left out; None if it is not."""
+    failed = failure(signature, probe)
+    if failed:
+        return failed
     if not fits(probe):
         return "takes no such sizes"
     if not all(each.size for each in probe.outputs.values()):
         return "returns nothing there"
-    if not _is_finite_alike(signature.probes, probe):
+    if not is_finite_alike(signature.probes, probe):
         return "is not finite there"
     return "nearly overflows there" if _largest([probe]) > _HUGE >= _largest(signature.probes) else None
 
 
-def _is_finite_alike(first: Sequence[Probe], probe: Probe) -> bool:
-    """Whether the outputs are finite that are so in the first probes."""
+def is_finite_alike(first: Sequence[Probe], probe: Probe) -> bool:
+    """Whether the outputs are finite that are so in the first probes.
+
+    Args:
+        first: list of `Probe` with outputs.
+        probe: another one.
+    """
     for name, value in probe.outputs.items():
         is_finite = value.dtype.kind != "f" or np.isfinite(value).all()
         if not is_finite and all(np.isfinite(each.outputs[name]).all() for each in first):
