@@ -32,7 +32,7 @@ class Probe:
         label: a short description, for reports and errors.
         outputs: dict of output name to numpy array, as the reference computes them.
         rounding: dict of output name to how far another rounding moves it, for each block; see `measure_rounding`.
-        measure: measures the rounding, where `rounding` is an estimate, which is the lesser; or None.
+        measure: measures the rounding where `rounding`, which may be an estimate, does not suffice; or None.
         origin: dict of output name to what the model computes that was handed over, where another one is exported in its
             place and this probe compares them.
 

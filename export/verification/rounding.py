@@ -10,6 +10,9 @@ A factorization and a Fourier transform are backward stable: what they compute i
 away. The noise is on their operands, whole numbers included, so that results of an ill-conditioned matrix move as far as in
 any runtime.
 
+An image that is resized is read at coordinates, which each runtime rounds in its way: its pixels move by a share of their
+difference from those beside them.
+
 A sum that cancels is rounded as its summands are, and a remainder may jump by its divisor: there is noise on their operands
 too, other than on whole numbers.
 
@@ -43,6 +46,7 @@ from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification.comparison import block_maximum, scale_of
 from keras_transformer.export.verification.coverage import Branches, mark
 from keras_transformer.export.verification.dependence import inputs_without_effect
+from keras_transformer.export.verification.double_precision import outputs_in_double
 from keras_transformer.export.verification.graph_execution import GraphExecution, Observe, Operation
 from keras_transformer.export.verification.noisy_graph import NoisyGraph
 from keras_transformer.utils.types import Tensor
@@ -64,7 +68,8 @@ _EQUAL = 0.5
 def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callable[[], bool] = lambda: False) -> None:
     """Fills in the `rounding` of every probe: the largest movement of each block of each output.
 
-    That of a further probe is an estimate, until a comparison needs more: its `measure`. An integer that another rounding
+    That of a further probe is an estimate. Where a comparison needs more, the `measure` of a probe measures it, and runs the
+    graph in float64, where all operations can: the error of float32 is one more draw. An integer that another rounding
     changes, such as a token chosen between two equal logits, has the movement 1.
 
     Args:
@@ -72,30 +77,35 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callabl
         spec: the `ExportSpec` it was traced from; its probes have their outputs.
         is_stopped: whether to return before all is measured; called for each probe.
     """
-    probes: dict[str, dict[int, Probe]] = {}
-    further: dict[str, dict[int, Probe]] = {}
+    for name, (kept, further) in _by_graph(spec).items():
+        with contextlib.closing(_movement(traced, name)) as measure:
+            for probe in kept:
+                if is_stopped():
+                    return
+                probe.rounding = measure(probe.inputs)
+                probe.measure = functools.partial(_with_error, traced, name, probe.inputs, probe.rounding)
+            for probe in further:
+                if not is_stopped() and not measure.branches.is_complete:
+                    measure.run(probe.inputs)
+            signature, carried = spec.signatures[name], spec.carried(name)
+            signature.coverage = measure.branches.coverage(spec.locate)
+            signature.without_effect = inputs_without_effect(traced.graphs[name], kept, measure.outputs, carried)
+        for probe in further:
+            probe.rounding = _estimate(probe, kept)
+            probe.measure = functools.partial(_measured, traced, name, probe.inputs)
+
+
+def _by_graph(spec: ExportSpec) -> dict[str, tuple[list[Probe], list[Probe]]]:
+    """The probes of each signature, kept and further ones, with those of its copies; each once."""
+    found: dict[str, tuple[dict[int, Probe], dict[int, Probe]]] = {}
     for name, signature in spec.signatures.items():
         if any(each.dtype == "string" for each in (*signature.inputs, *signature.outputs)):
             continue  # A copy of a signature of tokens, behind a tokenizer.
         general = signature.general if signature.general in spec.signatures else name
-        probes.setdefault(general or name, {}).update({id(probe): probe for probe in signature.probes})
-        further.setdefault(general or name, {}).update({id(probe): probe for probe in signature.further})
-    for name, found in probes.items():
-        with contextlib.closing(_movement(traced, name)) as measure:
-            for probe in found.values():
-                if is_stopped():
-                    return
-                probe.rounding = measure(probe.inputs)
-            for probe in further[name].values():
-                if not is_stopped() and not measure.branches.is_complete:
-                    measure.run(probe.inputs)
-            signature = spec.signatures[name]
-            signature.coverage = measure.branches.coverage(spec.locate)
-            own, carried = list(found.values()), spec.carried(name)
-            signature.without_effect = inputs_without_effect(traced.graphs[name], own, measure.outputs, carried)
-        for probe in further[name].values():
-            probe.rounding = _estimate(probe, list(found.values()))
-            probe.measure = functools.partial(_measured, traced, name, probe.inputs)
+        kept, further = found.setdefault(general or name, ({}, {}))
+        kept.update({id(probe): probe for probe in signature.probes})
+        further.update({id(probe): probe for probe in signature.further})
+    return {name: (list(kept.values()), list(further.values())) for name, (kept, further) in found.items()}
 
 
 def _movement(traced: TracedModule, name: str) -> _Movement:
@@ -105,8 +115,21 @@ def _movement(traced: TracedModule, name: str) -> _Movement:
 
 
 def _measured(traced: TracedModule, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The movement by noise, and the error of float32."""
     with contextlib.closing(_movement(traced, name)) as measure:
-        return measure(inputs)
+        return _larger(measure(inputs), measure.error(inputs))
+
+
+def _with_error(
+    traced: TracedModule, name: str, inputs: Mapping[str, np.ndarray], rounding: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The movement that was measured by noise, and the error of float32."""
+    with contextlib.closing(_movement(traced, name)) as measure:
+        return _larger(rounding, measure.error(inputs))
+
+
+def _larger(found: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.maximum(each, others[name]) if name in others else each for name, each in found.items()}
 
 
 def _estimate(probe: Probe, measured: Sequence[Probe]) -> dict[str, np.ndarray]:
@@ -210,10 +233,15 @@ class _Movement:
             for _ in range(DRAWS):
                 results = list(self._noisy(list(tensors.values()), units))
                 for (name, output), result in zip(outputs.items(), results, strict=True):
-                    moved = _difference(result.numpy(), output)
-                    moved = block_maximum(moved) if output.dtype.kind == "f" else moved
+                    moved = _movement_of(result.numpy(), output)
                     found[name] = np.maximum(found[name], moved) if name in found else moved
         return found
+
+    def error(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """How far the outputs are from those in float64; nothing where an operation cannot be computed so."""
+        exact = outputs_in_double(self._graph, {name: inputs[name] for name in self._graph.inputs} | self._weights)
+        pairs = zip(self.outputs(inputs).items(), exact or (), strict=False)
+        return {name: _movement_of(found, output) for (name, output), found in pairs}
 
     def close(self) -> None:
         self._noisy.close()
@@ -222,7 +250,8 @@ class _Movement:
 def _rounds(operation: Any) -> bool:
     """Whether an operation, a `NodeDef`, rounds its result to float32."""
     found = OPERATIONS.get(operation.op)
-    return found is not None and found.rounds and result_type(operation.op, operation.attr) == _FLOAT32
+    is_rounded = found is not None and (found.rounds or found.rounds_coordinates)
+    return is_rounded and result_type(operation.op, operation.attr) == _FLOAT32
 
 
 def _rounds_operands(operation: Any) -> bool:
@@ -234,7 +263,7 @@ def _rounds_operands(operation: Any) -> bool:
 def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs: Sequence[Any], result: Any) -> None:
     """Adds the half width of the noise of an operation, the largest of those of its calls."""
     found = OPERATIONS.get(operation.kind)
-    if found is not None and (found.rounds or found.rounds_operands):
+    if found is not None and (found.rounds or found.rounds_operands or found.rounds_coordinates):
         key = operation.function, operation.name
         terms = sum_length(operation, inputs, result) / 8
         unit = _ULP * max(1.0, terms if _is_of_equal_terms(operation, inputs) else math.sqrt(terms))
@@ -265,6 +294,12 @@ def sum_length(operation: Operation, inputs: Sequence[Any], result: Any) -> floa
     if found is None or found.sum_length is None:
         return 1.0
     return found.sum_length(operation.attributes, inputs, result)
+
+
+def _movement_of(result: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """How far each block of an output moves, or each integer."""
+    moved = _difference(result, expected)
+    return block_maximum(moved) if expected.dtype.kind == "f" else moved
 
 
 def _difference(result: np.ndarray, expected: np.ndarray) -> np.ndarray:
