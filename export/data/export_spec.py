@@ -35,6 +35,7 @@ class Probe:
         measure: measures the rounding where `rounding`, which may be an estimate, does not suffice; or None.
         origin: dict of output name to what the model computes that was handed over, where another one is exported in its
             place and this probe compares them.
+        region: of its values, such as "large"; "" for usual ones.
 
     Example:
 
@@ -49,6 +50,7 @@ class Probe:
     rounding: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
     measure: Callable[[], dict[str, np.ndarray]] | None = None
     origin: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
+    region: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,6 +256,20 @@ class ExportSpec:
         """The spec of files that contain the preprocessing."""
         whole = {key: each.signature for key, each in self.preprocessed.items()}
         return dataclasses.replace(self, signatures=self.signatures | whole, preprocessed={})
+
+    def usual(self) -> ExportSpec:
+        """The spec without further probes of unusual values: what quantized files are compared on."""
+
+        def usual(each: Signature) -> Signature:
+            return dataclasses.replace(
+                each, further=[probe for probe in each.further if not probe.region], coverage=None
+            )
+
+        whole = {
+            name: dataclasses.replace(each, signature=usual(each.signature)) for name, each in self.preprocessed.items()
+        }
+        signatures = {name: usual(each) for name, each in self.signatures.items()}
+        return dataclasses.replace(self, signatures=signatures, preprocessed=whole)
 
     def probes(self, further: bool = False) -> dict[str, list[Probe]]:
         """The probes of every signature, with the inputs of the whole model.

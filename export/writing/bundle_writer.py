@@ -129,7 +129,8 @@ def _report(
     for artifact in artifacts.values():
         artifact.path = str(directory / artifact.path)
     tolerance = spec.tolerance if precision is None else precision.tolerance
-    domain = domain_lines(domains_of(spec)) if precision is None and spec.runs_floats else []
+    compared = spec if precision is None else spec.usual()
+    domain = domain_lines(domains_of(compared)) if spec.runs_floats else []
     return Report(str(directory), artifacts, CEILING if tolerance is None else tolerance, proof, domain)
 
 

@@ -7,6 +7,7 @@ not take are left out, and named: see `Signature.not_shown`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,12 +25,14 @@ Region = Callable[[np.ndarray], np.ndarray]
 
 
 class _Case(NamedTuple):
-    """A probe: its size along the axis `batch`, along others, the region of its values, and whether masks are padded."""
+    """A probe: its size along the axis `batch` and along others, the region of its values, whether masks are padded, and the
+    cost above which it is left out."""
 
     batch: int
     length: int
     region: str = ""
     padded: bool = False
+    most: float = math.inf
 
 
 # Powers of two and one beside them, odd and single; the sizes of the first probes are 1 and 5, 5 and 17. In pairs, not all
@@ -45,6 +48,8 @@ _CASES = (
     _Case(8, 15, padded=True),
     _Case(16, 1),
     _Case(64, 2),
+    # Many numbers, of which some are those few that a fault may be of.
+    _Case(64, 64, most=1e9),
 )
 # Regions whose cases are left out where they change nothing: their sizes tell nothing more.
 _OF_VALUES_ALONE = ("tiny", "zeros", "constant")
@@ -92,13 +97,14 @@ def further_cases(
             continue
         sizes = _sizes(inputs, number, longest, factor)
         cost = parameters * num_elements(inputs, sizes)
-        if cost > left:
+        if cost > min(left, case.most):
             continue
         probe = probe_of_sizes(inputs, limits, sizes, case.padded and any(map(is_mask, inputs)))
         fill(probe)
         for name, change in changes.items():
             probe.inputs[name] = change(probe.inputs[name])
-        probe.label += f", {case.region}" if changes else ""
+        if changes:
+            probe.label, probe.region = f"{probe.label}, {case.region}", case.region
         if found.setdefault(probe.label, probe) is probe:
             left -= cost
     return list(found.values())

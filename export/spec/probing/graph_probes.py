@@ -71,7 +71,7 @@ def _add(signature: Signature, region: _Region) -> None:
     base = next((each for each in ordered if _num_rows(each.inputs, region) > 1), ordered[-1])
     random = np.random.default_rng(zlib.crc32(region.label.encode()))
     changed = {name: region.values(base.inputs[name], random) for name in region.inputs}
-    probe = Probe(base.inputs | changed, f"{base.label}, {region.label}")
+    probe = Probe(base.inputs | changed, f"{base.label}, {region.label}", region=region.label)
     reason = further.failure(signature, probe) or (None if region.shows(signature, probe) else "is not finite there")
     further.add(signature, probe, reason)
 
