@@ -66,6 +66,16 @@ def test_a_region_of_which_nothing_is_shown_is_named():
     ]
 
 
+def test_numbers_that_keras_itself_does_not_define_are_left_out(tmp_path):
+    """A compiled product has no NaN behind the ReLU that is fused with it."""
+    x = keras.Input((8,), name="x")
+    model = keras.Model(x, {"known": ops.where(ops.isnan(x), 0.0, x), "raw": layers.Dense(3, activation="relu")(x)})
+    report = export(model, tmp_path / "bundle", ["saved_model"], progress=False)
+    assert report.domain[-1] == (
+        "not shown: batch=5, NaN: the model itself is finite in another place there when it is compiled"
+    )
+
+
 def test_the_ends_of_the_type_are_drawn_where_integers_are_only_compared_and_moved():
     ends = [np.iinfo("int32").min, -1, 0, 1, np.iinfo("int32").max]
     for function in (
@@ -81,6 +91,7 @@ def test_the_ends_of_the_type_are_drawn_where_integers_are_only_compared_and_mov
         lambda x: ops.sum(x, axis=-1),
         lambda x: ops.cast(ops.cast(x, "float32") * 2.0, "int32"),
         lambda x: ops.cast(x, "int8"),
+        layers.Lambda(lambda x: ops.broadcast_to(1.0, ops.maximum(x[0, :2], 1)), output_shape=(8,)),
         lambda x: ops.take(ops.ones((9, 2)), ops.clip(x, 0, 8) + 0, axis=0),
     ):
         assert added(function, "int32") == ({}, [])

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.graph.reach import Read, reads_of
 from keras_transformer.export.operations.differences import inputs_told_apart, tells_infinities, tells_nan
+from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec.probes import is_mask
 from keras_transformer.export.spec.probing import further
 
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
 
 Values = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
-# Operations on integers that do not overflow.
-_COMPARES = ("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "Max", "Maximum", "Min", "Minimum", "NotEqual")
-_MOVES = (
-    *("BroadcastTo", "Cast", "ConcatV2", "ExpandDims", "Identity", "IdentityN", "Pack", "Reshape", "ReverseV2"),
-    *("Select", "SelectV2", "Slice", "Split", "SplitV", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unpack"),
+# Operations on integers that do not overflow: of all operands, and of the first one, beside which are sizes and axes.
+_OF_ALL = (
+    *("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum", "NotEqual", "Select", "SelectV2"),
+    *("Identity", "IdentityN", "Pack", "Unpack"),
+)
+_OF_FIRST = (
+    *("BroadcastTo", "ExpandDims", "Max", "Min", "Reshape", "ReverseV2", "Slice", "SplitV", "Squeeze", "StridedSlice"),
+    *("Tile", "Transpose"),
 )
 _NUMBERLESS = ("OnesLike", "Rank", "Shape", "ShapeN", "Size", "ZerosLike")
 # The share of elements that are none of the usual ones.
@@ -66,14 +71,33 @@ def add_graph_probes(spec: ExportSpec, traced: TracedModule) -> None:
 
 
 def _add(signature: Signature, region: _Region) -> None:
-    """Adds a probe of a region, made of the smallest one of several rows."""
+    """Adds a probe of a region, made of the smallest one of several rows.
+
+    Optimized graphs may lose NaN, in an activation that is fused with a product, say: then Keras itself does not define it.
+    """
     ordered = sorted(signature.probes, key=lambda probe: sum(each.size for each in probe.inputs.values()))
     base = next((each for each in ordered if _num_rows(each.inputs, region) > 1), ordered[-1])
     random = np.random.default_rng(zlib.crc32(region.label.encode()))
     changed = {name: region.values(base.inputs[name], random) for name in region.inputs}
     probe = Probe(base.inputs | changed, f"{base.label}, {region.label}", region=region.label)
     reason = further.failure(signature, probe) or (None if region.shows(signature, probe) else "is not finite there")
+    if reason is None and not _is_finite_where(probe.outputs, _compiled(signature, probe)):
+        reason = "is finite in another place there when it is compiled"
     further.add(signature, probe, reason)
+
+
+def _compiled(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
+    """What a model computes of a probe as a function that TensorFlow optimizes."""
+    tensors = {name: tf.convert_to_tensor(each) for name, each in probe.inputs.items()}
+    with full_precision():
+        results = tf.function(signature.function, autograph=False).get_concrete_function(tensors)(tensors)
+    return {name: np.asarray(each) for name, each in results.items()}
+
+
+def _is_finite_where(outputs: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> bool:
+    """Whether outputs are finite where others are."""
+    names = [name for name, each in outputs.items() if each.dtype.kind == "f"]
+    return all(np.array_equal(np.isfinite(outputs[name]), np.isfinite(others[name])) for name in names)
 
 
 def _num_rows(inputs: Mapping[str, np.ndarray], region: _Region) -> int:
@@ -91,7 +115,7 @@ def _is_finite(signature: Signature, probe: Probe) -> bool:
 def _with_nan(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """NaN in some elements, and in all of the last row."""
     values = np.where(random.random(array.shape) < _SHARE, np.asarray(np.nan, array.dtype), array)
-    if len(array) > 1:
+    if array.ndim and len(array) > 1:
         values[-1] = np.nan
     return values
 
@@ -126,4 +150,6 @@ def _takes_ends(read: Read) -> bool:
     if node.op == "Cast":
         result = node.attribute("DstT")
         return not result.is_integer or (operands[0].is_integer and operands[0].limits == result.limits)
-    return node.op in (*_COMPARES, *_MOVES, *_NUMBERLESS) or not any(each.is_integer for each in operands)
+    if node.op in (*_OF_ALL, *_NUMBERLESS) or not any(each.is_integer for each in operands):
+        return True
+    return (node.op in _OF_FIRST and not any(read.given[1:])) or (node.op == "ConcatV2" and not read.given[-1])
