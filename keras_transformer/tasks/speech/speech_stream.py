@@ -13,7 +13,7 @@ from keras_transformer.models import Chunkwise
 from keras_transformer.tasks.speech.transcribe import blank_of
 from keras_transformer.utils.types import ArrayLike
 
-Step = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+Step = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 
 class SpeechStream:
