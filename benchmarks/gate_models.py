@@ -12,6 +12,7 @@ from keras_transformer.export.formats import FORMATS
 from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.request import Request
 from keras_transformer.export.spec.language import GenerationOptions
+from keras_transformer.export.spec.probing.graph_probes import add_graph_probes
 from keras_transformer.export.verification.rounding import measure_rounding
 
 VOCABULARY = 300
@@ -98,6 +99,7 @@ def specification(model):
     kept = {name: each for name, each in spec.signatures.items() if name in STEPS}
     spec = dataclasses.replace(spec, signatures=kept)
     traced = TracedModule(spec)
+    add_graph_probes(spec, traced)
     measure_rounding(traced, spec)
     return spec, traced
 

@@ -75,7 +75,8 @@ def page():
             for format, regions in each.differs.items()
             for region in regions
         )
-        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {'yes' if each.rounds else ''} | {differs} |")
+        rounds = "yes" if each.rounds or each.rounds_coordinates else ""
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {rounds} | {differs} |")
     return HEAD + "\n".join(lines) + "\n"
 
 

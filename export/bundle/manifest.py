@@ -77,14 +77,18 @@ def domains_of(spec: ExportSpec) -> dict[str, Domain]:
     Args:
         spec: an `ExportSpec` with its probes.
     """
-    generation, probes = spec.generation or {}, spec.probes(further=True)
+    probes, whole = spec.probes(further=True), spec.whole()
     found: dict[str, Domain] = {}
-    for name, each in spec.whole().signatures.items():
+    for name, each in whole.signatures.items():
         if each.general is None:
-            without = {*generation.get("cache", ()), *generation.get("memory", ()), *each.states}
             own = spec.signatures[name]
-            domain = Domain.of(each.inputs, probes[name], without)
-            found[name] = dataclasses.replace(domain, not_shown=tuple(own.not_shown), coverage=own.coverage)
+            domain = Domain.of(each.inputs, probes[name], whole.carried(name))
+            found[name] = dataclasses.replace(
+                domain,
+                not_shown=tuple(own.not_shown),
+                coverage=own.coverage,
+                without_effect=tuple(own.without_effect),
+            )
     return found
 
 

@@ -22,6 +22,7 @@ from keras_transformer.export.data.export_spec import Coverage, Probe
 
 # More sizes than so many are written as a range.
 _MOST_SIZES = 9
+_NOT_FINITE = {"NaN": np.isnan, "-inf": np.isneginf, "inf": np.isposinf}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Domain:
         sizes: dict of the name of a dynamic axis to its sizes, in order.
         not_shown: the sizes and regions of values that the model itself does not take, and why.
         coverage: `Coverage` of the branches of the graph, or None.
+        not_finite: dict of the name of an input to which of NaN and infinities it has, if any.
+        without_effect: lines that name inputs on which some output did not depend, so that nothing was shown of them.
 
     Example:
 
@@ -47,6 +50,8 @@ class Domain:
     sizes: Mapping[str, tuple[int, ...]]
     not_shown: tuple[str, ...] = ()
     coverage: Coverage | None = None
+    without_effect: tuple[str, ...] = ()
+    not_finite: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict[str, tuple[str, ...]])
 
     @classmethod
     def of(cls, inputs: Sequence[ArraySpec], probes: Iterable[Probe], without: Collection[str] = ()) -> Domain:
@@ -67,6 +72,7 @@ class Domain:
         return cls(
             {name: each for name, each in found.items() if each is not None},
             {axis: tuple(sorted(each)) for axis, each in sizes.items()},
+            not_finite={name: each for name in names if (each := _not_finite([one[name] for one in arrays]))},
         )
 
     def outside(self, inputs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarray]) -> list[str]:
@@ -88,7 +94,7 @@ class Domain:
         return found
 
     def __str__(self) -> str:
-        parts = [_range(name, *each) for name, each in self.ranges.items()]
+        parts = [", ".join([_range(name, *each), *self.not_finite.get(name, ())]) for name, each in self.ranges.items()]
         for axis, sizes in self.sizes.items():
             is_long = len(sizes) > _MOST_SIZES
             parts.append(f"{axis} {sizes[0]} to {sizes[-1]}" if is_long else f"{axis} {', '.join(map(str, sizes))}")
@@ -99,7 +105,8 @@ class Domain:
         left = f"not shown: {self.not_shown[0]}" if self.not_shown else ""
         more = f", and {len(self.not_shown) - 1} more" if len(self.not_shown) > 1 else ""
         branches = [] if self.coverage is None or not self.coverage.count else [str(self.coverage)]
-        return [f"compared for {self}", *branches, *([left + more] if left else [])]
+        effects = [f"not shown: {each}" for each in self.without_effect]
+        return [f"compared for {self}", *branches, *effects, *([left + more] if left else [])]
 
     def to_dict(self) -> dict[str, object]:
         """The domain as dicts and lists."""
@@ -110,6 +117,10 @@ class Domain:
             fields["not_shown"] = list(self.not_shown)
         if self.coverage is not None:
             fields["coverage"] = self.coverage.to_dict()
+        if self.not_finite:
+            fields["not_finite"] = {name: list(each) for name, each in self.not_finite.items()}
+        if self.without_effect:
+            fields["without_effect"] = list(self.without_effect)
         return fields
 
     @classmethod
@@ -124,8 +135,16 @@ class Domain:
             IncompleteError: a range is no pair of numbers, or a size no positive integer.
         """
         fields = record if is_object(record) else {}
-        ranges, sizes, rest = fields.get("ranges"), fields.get("sizes"), fields.get("not_shown", [])
-        if not is_object(ranges) or not is_object(sizes) or not is_names(rest):
+        ranges, sizes = fields.get("ranges"), fields.get("sizes")
+        rest, effects = fields.get("not_shown", []), fields.get("without_effect", [])
+        special = fields.get("not_finite", {})
+        if (
+            not is_object(ranges)
+            or not is_object(sizes)
+            or not is_names(rest)
+            or not is_names(effects)
+            or not is_object(special)
+        ):
             raise IncompleteError(f"the domain of signature '{shown(name)}'")
         return cls(
             {key: _pair(each, name) for key, each in ranges.items()},
@@ -134,6 +153,8 @@ class Domain:
             Coverage.from_dict(fields["coverage"], f"domain of signature '{shown(name)}'")
             if "coverage" in fields
             else None,
+            tuple(effects),
+            {key: _marks(each, name) for key, each in special.items()},
         )
 
 
@@ -160,6 +181,12 @@ def _pair(record: object, name: str) -> tuple[float, float]:
     return float(numbers[0]), float(numbers[1])
 
 
+def _marks(record: object, name: str) -> tuple[str, ...]:
+    if not is_names(record):
+        raise IncompleteError(f"a range in the domain of signature '{shown(name)}'")
+    return tuple(record)
+
+
 def _counts(record: object, name: str) -> tuple[int, ...]:
     counts = [each for each in record if is_count(each)] if is_list(record) else []
     if not counts or counts != record or counts != sorted(counts) or counts[0] < 1:
@@ -174,6 +201,12 @@ def _extremes(arrays: Iterable[np.ndarray]) -> tuple[float, float] | None:
     if not finite:
         return None
     return min(float(each.min()) for each in finite), max(float(each.max()) for each in finite)
+
+
+def _not_finite(arrays: Sequence[np.ndarray]) -> tuple[str, ...]:
+    """Which of NaN and infinities some arrays have."""
+    floats = [each for each in arrays if each.dtype.kind == "f"]
+    return tuple(name for name, has in _NOT_FINITE.items() if any(bool(has(each).any()) for each in floats))
 
 
 def _range(name: str, low: float, high: float) -> str:

@@ -34,9 +34,10 @@ class Probe:
         label: a short description, for reports and errors.
         outputs: dict of output name to numpy array, as the reference computes them.
         rounding: dict of output name to how far another rounding moves it, for each block; see `measure_rounding`.
-        measure: measures the rounding, where `rounding` is an estimate, which is the lesser; or None.
+        measure: measures the rounding where `rounding`, which may be an estimate, does not suffice; or None.
         origin: dict of output name to what the model computes that was handed over, where another one is exported in its
             place and this probe compares them.
+        region: of its values, such as "large"; "" for usual ones.
 
     Example:
 
@@ -51,6 +52,7 @@ class Probe:
     rounding: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
     measure: Callable[[], dict[str, np.ndarray]] | None = None
     origin: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
+    region: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +134,7 @@ class Signature:
         further: list of `Probe` on which float files are compared while they are exported; they are not kept in the bundle.
         not_shown: label and reason of each further probe that was left out: the model itself does not take it.
         coverage: `Coverage` of the branches of the graph by all probes, or None where it is not measured.
+        without_effect: a line for each input that some output did not depend on.
 
     Example:
 
@@ -156,6 +159,7 @@ class Signature:
     further: list[Probe] = dataclasses.field(default_factory=list[Probe])
     not_shown: list[str] = dataclasses.field(default_factory=list[str])
     coverage: Coverage | None = None
+    without_effect: list[str] = dataclasses.field(default_factory=list[str])
 
     @property
     def all_probes(self) -> list[Probe]:
@@ -245,10 +249,29 @@ class ExportSpec:
         """Names of the signatures that a format has."""
         return [name for name, each in self.signatures.items() if each.formats is None or format in each.formats]
 
+    def carried(self, name: str) -> set[str]:
+        """Names of the inputs and outputs of a signature that go from call to call: a cache, a memory, a state."""
+        generation = self.generation or {}
+        return {*generation.get("cache", ()), *generation.get("memory", ()), *self.signatures[name].states}
+
     def whole(self) -> ExportSpec:
         """The spec of files that contain the preprocessing."""
         whole = {key: each.signature for key, each in self.preprocessed.items()}
         return dataclasses.replace(self, signatures=self.signatures | whole, preprocessed={})
+
+    def usual(self) -> ExportSpec:
+        """The spec without further probes of unusual values: what quantized files are compared on."""
+
+        def usual(each: Signature) -> Signature:
+            return dataclasses.replace(
+                each, further=[probe for probe in each.further if not probe.region], coverage=None
+            )
+
+        whole = {
+            name: dataclasses.replace(each, signature=usual(each.signature)) for name, each in self.preprocessed.items()
+        }
+        signatures = {name: usual(each) for name, each in self.signatures.items()}
+        return dataclasses.replace(self, signatures=signatures, preprocessed=whole)
 
     def probes(self, further: bool = False) -> dict[str, list[Probe]]:
         """The probes of every signature, with the inputs of the whole model.

@@ -70,7 +70,7 @@ class Report:
         artifacts: dict of format name to `Artifact`.
         tolerance: the share of the scale that no difference may exceed.
         target: `TargetResult` of an export for an accelerator, or None.
-        domain: lines that say for which values and sizes float files were compared with Keras.
+        domain: lines that say for which values and sizes files were compared with Keras.
         twin: `TwinRecord`, where the model that was exported is not the one that was handed over, or None.
 
     Example:

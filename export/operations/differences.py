@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.operation_results import result_types
-from keras_transformer.export.graph.part import GraphPart, Node, node_name
+from keras_transformer.export.graph.part import GraphPart, Node
+from keras_transformer.export.graph.reach import Read, reads_of
 from keras_transformer.export.operations.operation import NAN
 from keras_transformer.export.operations.table import OPERATIONS
 
 if TYPE_CHECKING:
-    from tensorflow.core.framework.function_pb2 import FunctionDef
-    from tensorflow.core.framework.graph_pb2 import GraphDef
-
     from keras_transformer.export.graph.traced_graph import TracedGraph
 
-_CHECKS, _COMPARISONS = ("IsNan", "IsFinite", "IsInf"), ("Equal", "NotEqual")
+_COMPARISONS = ("Equal", "NotEqual")
 _LOGIC = ("LogicalAnd", "LogicalOr", "LogicalNot", "Identity")
 _SELECTS = ("Select", "SelectV2")
 _NUMBERLESS = ("Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike")
-_LOOPS, _BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf")
 
 
-def known_differences(graph: TracedGraph, format: str, locate: Callable[[str, str], str]) -> list[str]:
-    """What the file of a signature computes otherwise than Keras, a line for each input.
+def known_differences(graph: TracedGraph, format: str, locate: Callable[[str, str], str]) -> dict[str, str]:
+    """What the file of a signature computes otherwise than Keras: a line for each input of which it does.
 
     NaN counts where the model itself tells it from numbers, or selects others in its place: elsewhere Keras's result is NaN
     as well, and shows nothing.
@@ -36,16 +33,42 @@ def known_differences(graph: TracedGraph, format: str, locate: Callable[[str, st
         format: name of the format.
         locate: the layer that an operation came from, of the name of the operation and that of the node.
     """
-    part = GraphPart(graph.graph_def.node, graph.outputs.values())
-    floats = {node.message.name for node in part if node.message.name in graph.inputs and _holds_nan(node)}
-    lines: list[str] = []
-    for name in (each for each in graph.inputs if each in floats):
-        reached = _Reached(graph.graph_def, part, name)
-        found = [node for node in reached.nodes if _differs_for_nan(node, format)] if reached.is_told else []
+    lines: dict[str, str] = {}
+    for name in _inputs_with_nan(graph):
+        reads = reads_of(graph, name, _passes(_is_check))
+        is_told = any(_is_choice(each) or _is_check(each.node) for each in reads)
+        found = [each.node for each in reads if _differs_for_nan(each.node, format)] if is_told else []
         if found:
             places = dict.fromkeys(f"{node.op} of layer '{locate(node.op, node.message.name)}'" for node in found)
-            lines.append(f"differs from Keras for NaN in '{name}': {_listed(list(places))}")
+            lines[name] = f"differs from Keras for NaN in '{name}': {_listed(list(places))}"
     return lines
+
+
+def inputs_told_apart(graph: TracedGraph, tells: Callable[[Node], bool]) -> list[str]:
+    """The inputs of which a model tells NaN or infinities from other numbers.
+
+    Args:
+        graph: `TracedGraph` of the signature.
+        tells: whether an operation does: `tells_nan` or `tells_infinities`.
+    """
+    inputs = _inputs_with_nan(graph)
+    return [name for name in inputs if any(tells(each.node) for each in reads_of(graph, name, _passes(tells)))]
+
+
+def tells_nan(node: Node) -> bool:
+    """Whether an operation tells NaN from numbers, as `x == x` does."""
+    return node.op in ("IsNan", "IsFinite") or (node.op in _COMPARISONS and node.inputs[0] == node.inputs[1])
+
+
+def tells_infinities(node: Node) -> bool:
+    """Whether an operation tells infinities from other numbers."""
+    return node.op in ("IsInf", "IsFinite")
+
+
+def _inputs_with_nan(graph: TracedGraph) -> list[str]:
+    part = GraphPart(graph.graph_def.node, graph.outputs.values())
+    floats = {node.message.name for node in part if node.message.name in graph.inputs and _holds_nan(node)}
+    return [name for name in graph.inputs if name in floats]
 
 
 def _differs_for_nan(node: Node, format: str) -> bool:
@@ -59,62 +82,14 @@ def _listed(places: list[str], most: int = 3) -> str:
     return shown if len(places) <= most else f"{shown} and {len(places) - most} more"
 
 
-class _Reached:
-    """The operations that NaN of an input reaches.
+def _passes(tells: Callable[[Node], bool]) -> Callable[[Read], bool]:
+    """Whether a result may be NaN where an operand is: no number is selected in the place of what an operation tells."""
+    return lambda read: _holds_nan(read.node) and not (_is_choice(read) and _checks(read.node.producer(0), tells))
 
-    Args:
-        graph_def: `GraphDef`.
-        part: the `GraphPart` of its nodes, without its functions.
-        name: of the input.
 
-    Attributes:
-        nodes: list of their `Node`s.
-        is_told: bool. Whether one of them tells NaN from numbers, or selects between what may be NaN and something else.
-    """
-
-    def __init__(self, graph_def: GraphDef, part: GraphPart, name: str) -> None:
-        self._functions = {each.signature.name: each for each in graph_def.library.function}
-        self.nodes: list[Node] = []
-        self.is_told = False
-        self._spread(part, {name})
-
-    def _spread(self, part: GraphPart, names: set[str]) -> None:
-        """Follows NaN from tensors of a graph, or of a function, to all that is computed from them."""
-        nodes = list(part)
-        while len(left := list(self._unreached(nodes, names))) < len(nodes):
-            nodes = left  # Not every operation comes behind those that it reads.
-
-    def _unreached(self, nodes: list[Node], names: set[str]) -> Iterator[Node]:
-        """The operations that read none of the tensors; the results of the others join these."""
-        for node in nodes:
-            read = list(map(node_name, node.inputs))
-            if names.isdisjoint(read):
-                yield node
-                continue
-            self.nodes.append(node)
-            self._enter(node, [each in names for each in read])
-            is_choice = node.op in _SELECTS and not names.isdisjoint(read[1:])
-            self.is_told |= is_choice or _is_check(node)
-            is_call = node.op in self._functions
-            if is_call or (_holds_nan(node) and not (is_choice and _checks(node.producer(0)))):
-                names.add(node.message.name)
-
-    def _enter(self, node: Node, given: list[bool]) -> None:
-        """Follows what a loop, a branch or a function is given into it."""
-        given = given[1:] if node.op in _BRANCHES else given
-        for function in self._called(node):
-            arguments = [each.name for each in function.signature.input_arg]
-            names = {name for name, is_nan in zip(arguments, given, strict=False) if is_nan}
-            if names:
-                self._spread(GraphPart.of_function(function), names)
-
-    def _called(self, node: Node) -> Iterator[FunctionDef]:
-        """The functions of a loop or a branch, or the one that is called by its name."""
-        if node.op in self._functions:
-            yield self._functions[node.op]
-        if node.op in (*_LOOPS, *_BRANCHES):
-            names = (each.func.name for each in node.message.attr.values())
-            yield from (self._functions[name] for name in names if name in self._functions)
+def _is_choice(read: Read) -> bool:
+    """Whether an operation selects between what may be NaN and something else."""
+    return read.node.op in _SELECTS and any(read.given[1:])
 
 
 def _holds_nan(node: Node) -> bool:
@@ -126,13 +101,13 @@ def _holds_nan(node: Node) -> bool:
 
 
 def _is_check(node: Node) -> bool:
-    """Whether an operation tells NaN from numbers, as `x == x` does."""
-    return node.op in _CHECKS or (node.op in _COMPARISONS and node.inputs[0] == node.inputs[1])
+    """Whether an operation tells NaN or infinities from other numbers."""
+    return tells_nan(node) or tells_infinities(node)
 
 
-def _checks(node: Node | None) -> bool:
-    """Whether a condition tells NaN from numbers."""
+def _checks(node: Node | None, tells: Callable[[Node], bool]) -> bool:
+    """Whether a condition is what some operation tells."""
     if node is None:
         return False
     count = len(node.inputs) if node.op in _LOGIC else 0
-    return _is_check(node) or any(_checks(node.producer(each)) for each in range(count))
+    return tells(node) or any(_checks(node.producer(each), tells) for each in range(count))

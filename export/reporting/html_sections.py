@@ -76,10 +76,11 @@ def domain_table(manifest: Manifest) -> str:
     for name, domain in manifest.domain.items():
         mono = f'<span class="mono">{html.escape(name)}</span>'
         for key, (low, high) in domain.ranges.items():
-            rows.append([mono, breakable(key), html.escape(f"{low:.4g} to {high:.4g}")])
+            values = ", ".join([f"{low:.4g} to {high:.4g}", *domain.not_finite.get(key, ())])
+            rows.append([mono, breakable(key), html.escape(values)])
         rows += [[mono, breakable(axis), ", ".join(map(str, sizes))] for axis, sizes in domain.sizes.items()]
         rows += [[mono, "branches", html.escape(str(domain.coverage))]] if domain.coverage is not None else []
-        rows += [[mono, "not shown", html.escape(each)] for each in domain.not_shown]
+        rows += [[mono, "not shown", html.escape(each)] for each in (*domain.without_effect, *domain.not_shown)]
     return table(("signature", "input or axis", "compared for"), rows) if rows else ""
 
 

@@ -89,7 +89,7 @@ def _add_further(
     whole: Signature, part: Signature, preprocess: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 ) -> None:
     """Gives the part behind the preprocessing the further probes of the whole."""
-    part.further = [Probe(preprocess(each.inputs), each.label) for each in whole.further]
+    part.further = [Probe(preprocess(each.inputs), each.label, region=each.region) for each in whole.further]
     part.not_shown = whole.not_shown
     fill_references(dataclasses.replace(part, probes=part.further, is_repeatable=True), may_be_nan=True)
 

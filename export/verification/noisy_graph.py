@@ -1,4 +1,4 @@
-"""A graph whose operations round at random: each result, or each operand, is multiplied by numbers near 1.
+"""A graph whose operations round at random: there is noise on each result, or on each operand.
 
 Noise is part of the graph, and not added between operations that are run one by one: a model of thirty layers has ten
 thousand of them. Layers that repeat share one function, so that little is to be made.
@@ -19,14 +19,13 @@ from keras_transformer.export.graph.function import GraphFunction
 from keras_transformer.export.graph.operation_results import operand_types, result_part
 from keras_transformer.export.graph.traced_graph import LOWERED, with_own_functions
 from keras_transformer.export.operations.table import OPERATIONS
+from keras_transformer.export.verification.noise import COMPLEX, FLOAT, INT32, Kind, Nodes, Noise, new_node
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.graph_pb2 import GraphDef
 
-_FLOAT, _INT32, _COMPLEX = (each.as_datatype_enum for each in (tf.float32, tf.int32, tf.complex64))
 _SEED = 2026
-# Operations without a result.
-_SILENT = ("AssignAddVariableOp",)
+_ULP = 2.0**-23
 # Functions in which something is random are not without a state.
 _STATEFUL = {
     "PartitionedCall": "StatefulPartitionedCall",
@@ -91,12 +90,14 @@ class NoisyGraph:
 
     def _add(self, function: str, nodes: Any) -> dict[str, str]:
         """Adds noise to the operations of a function, or of the graph; returns what is read in place of a result."""
-        found: list[_Noise] = []
+        found: list[Noise] = []
         names: dict[str, str] = {}
         for node in filter(self._rounds, nodes):
             part = f"{node.name}:{result_part(node.op, node.attr, 0)}"
-            source, is_absolute = part if function else node.name, OPERATIONS[node.op].is_absolute
-            found.append(_Noise(node.name, f"{node.name}/moved", source, _FLOAT, True, is_absolute))
+            operation, source = OPERATIONS[node.op], part if function else node.name
+            kind = Kind.OF_ONE if operation.is_absolute else Kind.OF_VALUES
+            width = _ULP if _reads_coordinates(node) and not operation.rounds else None
+            found.append(Noise(node.name, f"{node.name}/moved", source, FLOAT, True, kind, width))
             for source in (node.name, f"{node.name}:0", part):
                 names[source] = found[-1].result(bool(function))
         for node in nodes:
@@ -105,12 +106,10 @@ class NoisyGraph:
             if "config_proto" in node.attr:
                 node.attr["config_proto"].s = _as_it_is()
             node.input[:] = [names.get(source, source) for source in node.input]
-        for node in filter(self._rounds_operands, nodes):
-            for number, dtype in enumerate(operand_types(node.op, node.attr)):
-                if dtype in (_FLOAT, _COMPLEX):
-                    name, keeps_whole = f"{node.name}/moved_{number}", self._rounds(node)
-                    found.append(_Noise(node.name, name, node.input[number], dtype, keeps_whole))
-                    node.input[number] = found[-1].result(bool(function))
+        for node in nodes:
+            for number, each in self._on_operands(node):
+                found.append(each)
+                node.input[number] = each.result(bool(function))
         if found:
             units = self._units[function] = _Units([each.operation for each in found])
             nodes.extend(units.nodes(bool(function)))
@@ -118,12 +117,33 @@ class NoisyGraph:
                 nodes.extend(each.nodes(*units.names(number, bool(function)), bool(function)))
         return names
 
+    def _on_operands(self, node: Any) -> list[tuple[int, Noise]]:
+        """The noise on operands of an operation, by their positions."""
+        types = dict(enumerate(operand_types(node.op, node.attr))) if self._rounds_operands(node) else {}
+        keeps_whole = self._rounds(node)
+        found = {
+            number: Noise(node.name, f"{node.name}/moved_{number}", node.input[number], dtype, keeps_whole)
+            for number, dtype in types.items()
+            if dtype in (FLOAT, COMPLEX)
+        }
+        if _reads_coordinates(node):
+            found[0] = Noise(node.name, f"{node.name}/moved_0", node.input[0], FLOAT, False, Kind.OF_NEIGHBORS)
+        return list(found.items())
+
     def close(self) -> None:
         """Gives back what TensorFlow holds of it."""
         for each in self._functions:
             context.context().remove_function(each)
         for units in self._units.values():
             units.close()
+
+
+def _reads_coordinates(operation: Any) -> bool:
+    """Whether an operation, a `NodeDef`, reads numbers of float32 at coordinates that it rounds."""
+    found = OPERATIONS.get(operation.op)
+    if found is None or not found.rounds_coordinates:
+        return False
+    return operand_types(operation.op, operation.attr)[0] == FLOAT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,26 +184,24 @@ class _Units:
 
     def nodes(self, is_in_function: bool) -> list[Any]:
         """Operations that read the resources, and give a width and a seed for each operation."""
-        nodes, count = _Nodes(self._label, is_in_function), len(self.operations)
-        widths = nodes.add(
-            "widths", "ReadVariableOp", [self._handle(nodes, self._label, _FLOAT, [count])], dtype=_FLOAT
-        )
-        self._unpack(nodes, f"{self._label}/width", widths, _FLOAT)
-        calls = self._handle(nodes, f"{self._label}_calls", _INT32, [])
-        nodes.add("next", "AssignAddVariableOp", [calls, nodes.constant("one", np.int32(1))], dtype=_INT32)
-        number = nodes.add("number", "ReadVariableOp", [calls, f"^{self._label}/next"], dtype=_INT32)
+        nodes, count = Nodes(self._label, is_in_function), len(self.operations)
+        widths = nodes.add("widths", "ReadVariableOp", [self._handle(nodes, self._label, FLOAT, [count])], dtype=FLOAT)
+        self._unpack(nodes, f"{self._label}/width", widths, FLOAT)
+        calls = self._handle(nodes, f"{self._label}_calls", INT32, [])
+        nodes.add("next", "AssignAddVariableOp", [calls, nodes.constant("one", np.int32(1))], dtype=INT32)
+        number = nodes.add("number", "ReadVariableOp", [calls, f"^{self._label}/next"], dtype=INT32)
         rows = nodes.constant("rows", np.stack([np.arange(count), np.full(count, _SEED)], 1).astype("int32"))
-        self._unpack(nodes, f"{self._label}/seed", nodes.add("seeds", "AddV2", [rows, number], T=_INT32), _INT32)
+        self._unpack(nodes, f"{self._label}/seed", nodes.add("seeds", "AddV2", [rows, number], T=INT32), INT32)
         return nodes.found
 
-    def _handle(self, nodes: _Nodes, label: str, dtype: int, shape: Sequence[int]) -> str:
+    def _handle(self, nodes: Nodes, label: str, dtype: int, shape: Sequence[int]) -> str:
         handle = nodes.add(f"handle_{label}", "VarHandleOp", [], dtype=dtype)
         nodes.found[-1].attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
         nodes.found[-1].attr["shared_name"].s = label.encode()
         return handle
 
-    def _unpack(self, nodes: _Nodes, name: str, source: str, dtype: int) -> None:
-        nodes.found.append(_node(name, "Unpack", [source], T=dtype))
+    def _unpack(self, nodes: Nodes, name: str, source: str, dtype: int) -> None:
+        nodes.found.append(new_node(name, "Unpack", [source], T=dtype))
         nodes.found[-1].attr["num"].i = len(self.operations)
         nodes.found[-1].attr["axis"].i = 0
 
@@ -192,87 +210,3 @@ class _Units:
         part = ":output" if is_in_function else ""
         width, seed = (f"{self._label}/{each}{part}:{number}" for each in ("width", "seed"))
         return width, seed
-
-
-class _Nodes:
-    """Operations of one scope that are being made."""
-
-    def __init__(self, scope: str, is_in_function: bool) -> None:
-        self._scope, self._is_in_function = scope, is_in_function
-        self.found: list[Any] = []
-
-    def add(self, name: str, op: str, inputs: Sequence[str], **types: int) -> str:
-        """Adds an operation with at most one result; returns the name of that."""
-        node = _node(f"{self._scope}/{name}", op, inputs, **types)
-        self.found.append(node)
-        return (
-            f"{node.name}:{result_part(op, node.attr, 0)}" if self._is_in_function and op not in _SILENT else node.name
-        )
-
-    def constant(self, name: str, value: object) -> str:
-        """Adds a constant; returns its name."""
-        tensor = tf.make_tensor_proto(value)
-        found = self.add(name, "Const", [], dtype=tensor.dtype)
-        self.found[-1].attr["value"].tensor.CopyFrom(tensor)
-        return found
-
-
-@dataclasses.dataclass(frozen=True)
-class _Noise:
-    """The noise on one tensor.
-
-    Args:
-        operation: the operation that it belongs to.
-        name: of the tensor with noise.
-        source: the tensor.
-        dtype: its type, float32 or complex64.
-        keeps_whole: bool. Whether whole numbers stay as they are.
-        is_absolute: bool. Whether it is as large near 0 as near 1.
-    """
-
-    operation: str
-    name: str
-    source: str
-    dtype: int
-    keeps_whole: bool
-    is_absolute: bool = False
-
-    def result(self, is_in_function: bool) -> str:
-        """What reads the tensor with noise."""
-        return f"{self.name}:output:0" if is_in_function else self.name
-
-    def nodes(self, width: str, seed: str, is_in_function: bool) -> list[Any]:
-        """Operations that multiply the tensor by `1 + d`, with `d` from `[-width, width)`, or with both parts from there.
-
-        Noise that is absolute is `d`, which they add.
-        """
-        nodes = _Nodes(f"{self.name}/noise", is_in_function)
-        drawn = self._drawn(nodes, "real", width, seed)
-        factor = nodes.add("factor", "AddV2", [drawn, nodes.constant("one", np.float32(1))], T=_FLOAT)
-        if self.dtype == _COMPLEX:
-            step = nodes.constant("step", np.array([0, 1], "int32"))
-            other = self._drawn(nodes, "imaginary", width, nodes.add("seed", "AddV2", [seed, step], T=_INT32))
-            factor = nodes.add("both", "Complex", [factor, other], T=_FLOAT, Tout=_COMPLEX)
-        operation, other = ("AddV2", drawn) if self.is_absolute else ("Mul", factor)
-        rounded = nodes.add("rounded", operation, [self.source, other], T=self.dtype)
-        if not self.keeps_whole:
-            return [*nodes.found, _node(self.name, "Identity", [rounded], T=self.dtype)]
-        whole = nodes.add("whole", "Rint", [self.source], T=_FLOAT)
-        is_whole = nodes.add("is_whole", "Equal", [whole, self.source], T=_FLOAT)
-        return [*nodes.found, _node(self.name, "SelectV2", [is_whole, self.source, rounded], T=_FLOAT)]
-
-    def _drawn(self, nodes: _Nodes, name: str, width: str, seed: str) -> str:
-        """Numbers from `[-width, width)`, as many as the tensor has."""
-        shape = nodes.add(f"{name}_shape", "Shape", [self.source], T=self.dtype, out_type=_INT32)
-        drawn = nodes.add(name, "StatelessRandomUniform", [shape, seed], T=_INT32, Tseed=_INT32, dtype=_FLOAT)
-        half = nodes.constant(f"{name}_half", np.float32(0.5))
-        centered = nodes.add(f"{name}_centered", "Sub", [drawn, half], T=_FLOAT)
-        twice = nodes.add(f"{name}_range", "AddV2", [width, width], T=_FLOAT)
-        return nodes.add(f"{name}_scaled", "Mul", [centered, twice], T=_FLOAT)
-
-
-def _node(name: str, op: str, inputs: Sequence[str], **types: int) -> Any:
-    node = tf.compat.v1.NodeDef(name=name, op=op, input=inputs)
-    for key, kind in types.items():
-        node.attr[key].type = kind
-    return node

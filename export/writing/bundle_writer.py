@@ -6,8 +6,10 @@ import dataclasses
 import pathlib
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle.file_names import names_record
@@ -17,7 +19,7 @@ from keras_transformer.export.bundle.preprocessing import ways_of_inputs, write_
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.domain import domain_lines
-from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.parity import CEILING, TwinRecord
@@ -127,7 +129,8 @@ def _report(
     for artifact in artifacts.values():
         artifact.path = str(directory / artifact.path)
     tolerance = spec.tolerance if precision is None else precision.tolerance
-    domain = domain_lines(domains_of(spec)) if precision is None and spec.runs_floats else []
+    compared = spec if precision is None else spec.usual()
+    domain = domain_lines(domains_of(compared)) if spec.runs_floats else []
     return Report(str(directory), artifacts, CEILING if tolerance is None else tolerance, proof, domain)
 
 
@@ -141,6 +144,17 @@ def complete(folder: pathlib.Path, manifest: Manifest, title: str) -> None:
     """
     write_report(folder, manifest, title)
     write_manifest(folder, manifest)
+
+
+def _lines(differences: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    """The lines of all signatures, each once."""
+    return tuple(dict.fromkeys(line for each in differences.values() for line in each.values()))
+
+
+def _has_nan(probe: Probe, names: Iterable[str]) -> bool:
+    """Whether one of these inputs of a probe has NaN."""
+    arrays = [probe.inputs[name] for name in names if name in probe.inputs]
+    return any(each.dtype.kind == "f" and np.isnan(each).any() for each in arrays)
 
 
 def _keeps_memory(name: str) -> bool:
@@ -186,9 +200,12 @@ class _Job:
         """Writes the float bundle; returns its manifest, and the `Artifact` of each format."""
         from keras_transformer.export.graph.traced import TracedModule
         from keras_transformer.export.operations.layers import EVERYWHERE
+        from keras_transformer.export.spec.probing.graph_probes import add_graph_probes
         from keras_transformer.export.verification.rounding import RoundingInBackground
 
         traced = TracedModule(self._spec, EVERYWHERE)
+        if self._spec.runs_floats:
+            add_graph_probes(self._spec, traced)
         with RoundingInBackground(traced, self._spec) as rounding:
             writer = _BundleWriter(self._spec, traced, rounding, folder, self._names, self._steps)
             artifacts = {name: writer.write(name) for name in sorted(self._names, key=_keeps_memory)}
@@ -260,10 +277,11 @@ class _BundleWriter:
             preprocessing,
             WeightsRecord.from_dict(weights, name),
             milliseconds={},
-            known_differences=differences,
+            known_differences=_lines(differences),
         )
         self.manifest = self.manifest.with_artifact(name, record)
-        count = sum(len(self._spec.signatures[key].all_probes) for key in self._spec.names(name))
+        probes = self._probes(name, differences)
+        count = sum(map(len, probes.values()))
         ways = ways_of_inputs(self._spec, preprocessing)
         if not self._spec.runs_floats:
             self._check_twin()
@@ -275,17 +293,15 @@ class _BundleWriter:
         self._check_twin()
         self._steps.begin(f"verifying {name}")
         times: dict[str, float] = {}
-        probes = self._spec.probes(further=True)
-        own = {key: probes[key] for key in self._spec.names(name)}
         try:
-            parity = verify_format(self._folder, name, own, self._spec.tolerance, self.manifest, times)
+            parity = verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
         except ParityError as error:
             raise with_cause(error, source.traced.graphs.values(), self._spec.locate) from None
         record = dataclasses.replace(record, milliseconds=times, parity=tuple(parity))
         self.manifest = self.manifest.with_artifact(name, record)
         seconds = time.perf_counter() - start
         figures = (name, next(iter(files.values())), size, seconds, parity, count)
-        artifact = Artifact(*figures, preprocessing=ways, known_differences=differences)
+        artifact = Artifact(*figures, preprocessing=ways, known_differences=_lines(differences))
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
 
@@ -294,13 +310,21 @@ class _BundleWriter:
         if self.manifest.twin is None:
             self.manifest = dataclasses.replace(self.manifest, twin=check_twin(self._spec))
 
-    def _differences(self, source: Source, name: str) -> tuple[str, ...]:
-        """What the files of a format compute otherwise than Keras, as far as it is known beforehand."""
+    def _differences(self, source: Source, name: str) -> dict[str, dict[str, str]]:
+        """What the files of a format compute otherwise than Keras, as far as it is known: by signature and input."""
         from keras_transformer.export.operations.differences import known_differences
 
         names = source.spec.names(name)
-        found = [known_differences(source.traced.graphs[key], name, source.spec.locate) for key in names]
-        return tuple(dict.fromkeys(text for each in found for text in each))
+        return {key: known_differences(source.traced.graphs[key], name, source.spec.locate) for key in names}
+
+    def _probes(self, name: str, differences: Mapping[str, Mapping[str, str]]) -> dict[str, list[Probe]]:
+        """The probes of a format, without further ones with NaN in an input of which it is said that the files differ."""
+        found = self._spec.probes(further=True)
+        probes: dict[str, list[Probe]] = {}
+        for key in self._spec.names(name):
+            kept, known = len(self._spec.signatures[key].probes), differences[key]
+            probes[key] = found[key][:kept] + [each for each in found[key][kept:] if not _has_nan(each, known)]
+        return probes
 
     def _files(self, source: Source) -> dict[str, str]:
         """Writes the float files of a format; returns their paths by signature."""

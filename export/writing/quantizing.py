@@ -121,6 +121,8 @@ class QuantizedCopies:
         start = time.perf_counter()
         before = self._float_measurement(name) if _has_data(evaluation) else None
         probes = {key: each for key, each in spec.probes().items() if key in spec.names(name)}
+        usual = spec.usual().probes(further=True) if spec.runs_floats else {}
+        further = {key: usual[key][len(probes[key]) :] for key in probes if key in usual}
         predictions = self._float_predictions(name)
         judged = predictions is not None
         limit = change_limit(quantization.mode, quantization.tolerance, is_judged_on_text=judged)
@@ -131,7 +133,9 @@ class QuantizedCopies:
         size = writing.bytes_in(folder) - others_size
         weights = check_quantized_weights(name, self._source, folder, files, quantization, spec.variables)
         times: dict[str, float] = {}
-        parity, classes = verify_quantized(folder, name, probes, limit, manifest, times, is_judged_on_text=is_lenient)
+        parity, classes = verify_quantized(
+            folder, name, probes, limit, manifest, times, further=further, is_judged_on_text=is_lenient
+        )
         behavior, scores = None, None
         if predictions:
             behavior = checked_behavior(predictions, folder, manifest, name, quantization.mode)
@@ -160,6 +164,7 @@ class QuantizedCopies:
             rounded=None if weights is None else weights["rounded"],
             float_size=artifact.size,
             parity=parity,
+            probes=sum(map(len, (*probes.values(), *further.values()))),
             seconds=artifact.seconds + time.perf_counter() - start,
             evaluation=scores,
             behavior=behavior,

@@ -38,8 +38,9 @@ def by_loops(query, key, value, clusters, mask, top_k=None):
         keys, values = key[b, mask[b], h // group], value[b, mask[b], h // group]
         for cluster in np.unique(clusters[b, h][mask[b]]):
             members = np.flatnonzero(clusters[b, h] == cluster)
-            weights = softmax(query[b, members, h].mean(0) @ keys.T)
-            best = np.argsort(-weights)[: top_k or 0]
+            scores = query[b, members, h].mean(0) @ keys.T
+            weights = softmax(scores)
+            best = np.argsort(-scores)[: top_k or 0]
             rest = np.delete(weights, best) @ np.delete(values, best, axis=0)
             for i in members:
                 own = softmax(query[b, i, h] @ keys[best].T) @ values[best] if top_k else 0
@@ -48,7 +49,7 @@ def by_loops(query, key, value, clusters, mask, top_k=None):
 
 
 def softmax(scores):
-    weights = np.exp(scores / np.sqrt(6))
+    weights = np.exp((scores - scores.max()) / np.sqrt(6))
     return weights / weights.sum()
 
 
@@ -67,6 +68,16 @@ def test_any_length_is_the_formula(top_k):
         clusters = np.asarray(mechanism.clusters(query, mask))
         np.testing.assert_array_equal(clusters == 5, np.broadcast_to(~mask[:, None], clusters.shape))
         np.testing.assert_allclose(output, by_loops(query, key, value, clusters, mask, top_k), atol=2e-6)
+
+
+def test_the_top_keys_are_those_of_largest_scores_where_weights_are_0():
+    query, key, value = heads(40)
+    query *= 300
+    mask = np.ones((2, 40), bool)
+    mechanism = ImprovedClusteredAttention(num_clusters=5, bits=8, top_k=3, block_size=3, seed=0)
+    output = mechanism(query, key, value, visibility=Visibility(query_mask=mask, key_mask=mask))
+    expected = by_loops(query, key, value, np.asarray(mechanism.clusters(query, mask)), mask, 3)
+    np.testing.assert_allclose(output, expected, atol=1e-3)
 
 
 def test_with_all_keys_it_is_full_attention():

@@ -91,6 +91,14 @@ def sequences():
     return keras.Model(x, keras.layers.Dense(8, name="states")(h))
 
 
+def resized():
+    """A network that resizes what it makes of pictures, as one for segments does."""
+    x = keras.Input((16, 16, 3), name="pictures")
+    h = keras.layers.Conv2D(8, 3, strides=2, padding="same", activation="relu")(x)
+    h = keras.layers.UpSampling2D(3, interpolation="bilinear", name="resized")(h)
+    return keras.Model(x, keras.layers.Dense(4, name="segments")(h))
+
+
 @functools.cache
 def sound(make):
     """A model and its spec, with references and their rounding."""
@@ -328,6 +336,10 @@ FAULTS = {
         "length of 1": of_sizes(1, lambda size: size == 1),
         "length of 33": of_sizes(1, lambda size: size == 33),
         "one value in a thousand": of_result("states", one_in_a_thousand),
+    },
+    resized: {
+        "coordinates moved": of_result("resized", lambda x: x + 1e-4 * (keras.ops.roll(x, 1, axis=2) - x)),
+        "numbers scaled": of_result("resized", lambda x: x * (1 + 2e-5)),
     },
     encoder: MASKS
     | {

@@ -70,10 +70,11 @@ def test_a_call_beyond_it_is_warned_of_once(exported, isolated):
 
 def test_what_is_not_shown_is_named():
     left, coverage = ("length=5: the model itself fails there", "length=7: so"), Coverage(3, 2, ("Maximum of 'norm'",))
-    domain = Domain({}, {"length": (1, 2)}, left, coverage)
+    domain = Domain({}, {"length": (1, 2)}, left, coverage, ("input 'mask' is not read for 'y'",))
     assert domain.lines() == [
         "compared for length 1, 2",
         "2 of 3 branches take both sides; not Maximum of 'norm'",
+        "not shown: input 'mask' is not read for 'y'",
         "not shown: length=5: the model itself fails there, and 1 more",
     ]
     assert Domain.from_dict(domain.to_dict(), "serve") == domain
@@ -89,6 +90,7 @@ def test_what_is_not_shown_is_named():
         {"ranges": {}, "sizes": {"batch": [0]}},
         {"ranges": {}, "sizes": {"batch": [5, 1]}},
         {"ranges": {}, "sizes": {}, "not_shown": [1]},
+        {"ranges": {}, "sizes": {}, "without_effect": "mask"},
         {"ranges": {}, "sizes": {}, "coverage": {"count": 1, "reached": 1}},
     ],
 )

@@ -24,6 +24,7 @@ FAULTS = {
         "small values flushed",
     ),
     "sequences": (*BATCHES, "lengths of multiples of 8", "length of 1", "length of 33", "one value in a thousand"),
+    "resized": ("coordinates moved", "numbers scaled"),
     "encoder": (*MASKS, "positions zeroed", "last position", "last word", "norm", "epsilon", "activation"),
     "detector": MASKS,
     "decoder": ("late slot before", "late tokens of a step"),
@@ -37,7 +38,7 @@ FAULTS = {
     "unequal_blocks": ("small block",),
 }
 PAIRS = [(model, fault) for model, faults in FAULTS.items() for fault in faults]
-QUICK = ("pictures", "measurements", "sequences", "encoder", "decoder", "unequal_blocks")
+QUICK = ("pictures", "measurements", "sequences", "resized", "encoder", "decoder", "unequal_blocks")
 
 
 @pytest.fixture(scope="module")

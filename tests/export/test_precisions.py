@@ -15,6 +15,7 @@ from keras_transformer.export import (
     ExportError,
     Int8,
     InvalidBundleError,
+    ParityError,
     QuantizationError,
     WeightInt4,
     export,
@@ -40,6 +41,23 @@ def several(tmp_path_factory):
     precisions = ["float32", "int8", WeightInt4(block_size=16)]
     reports = export(network(), folder, ["onnx"], quantize=precisions, progress=lines.append)
     return folder, lines, reports
+
+
+def test_a_quantized_file_that_is_wrong_for_one_batch_is_refused(tmp_path, monkeypatch):
+    from keras_transformer.export.onnx.runtime import OnnxRuntime
+
+    own = OnnxRuntime.__call__
+    seen = []
+
+    def wrong_in_sevens(self, inputs):
+        results, rows = own(self, inputs), len(inputs["x"])
+        seen.append(rows)
+        is_quantized = seen.count(7) > 1  # The float file has been compared.
+        return {name: each[::-1] if rows == 7 and is_quantized else each for name, each in results.items()}
+
+    monkeypatch.setattr(OnnxRuntime, "__call__", wrong_in_sevens)
+    with pytest.raises(ParityError, match=r"changes by .* of its rows.* \(probe batch=7"):
+        export(network(), tmp_path / "bundle", ["onnx"], quantize="int8", progress=False)
 
 
 class TestSeveral:
@@ -70,6 +88,15 @@ class TestSeveral:
             "[4/5] quantizing onnx to int8",
             "[5/5] quantizing onnx to weight_int4",
         ]
+
+    def test_quantized_files_run_on_other_batches_too(self, several):
+        reports = several[2]
+        said = {name: next(line for line in each.domain if "batch" in line) for name, each in reports.items()}
+        assert said["int8"] == said["weight_int4"]
+        # Without the regions of values of which some batches of float files are.
+        assert said["float32"].endswith("; batch 1, 2, 3, 4, 5, 7, 8, 16, 64")
+        assert said["int8"].endswith("; batch 1, 3, 4, 5, 7, 8, 16, 64")
+        assert reports["float32"]["onnx"].probes > reports["int8"]["onnx"].probes == 8
 
     def test_folders_of_precisions_are_replaced_and_nothing_else(self, several, tmp_path):
         bundle = several[0] / "float32"

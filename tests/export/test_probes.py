@@ -132,12 +132,14 @@ def test_floats_are_drawn_from_several_regions():
         np.testing.assert_array_equal(next(iter(each.outputs.values())), 2 * each.inputs["x"])
 
 
-def test_images_that_are_resized_between_pixels_have_no_large_values():
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_images_that_are_resized_between_pixels_have_large_values(tmp_path, interpolation):
     x = keras.Input((16, 16, 3), name="x")
-    signature = signature_of(keras.Model(x, layers.UpSampling2D(3, interpolation="bilinear")(x)))
-    assert np.abs(values(signature)[1]).max() < 10
-    signature = signature_of(keras.Model(x, layers.UpSampling2D(3)(x)))
-    assert values(signature)[1].max() == 255
+    y = layers.LayerNormalization()(layers.UpSampling2D(3, interpolation=interpolation)(x))
+    model = keras.Model(x, layers.Conv2D(2, 3)(y))
+    assert values(signature_of(model))[1].max() == 255
+    report = export(model, tmp_path / "bundle", ["tflite", "onnx"], progress=False)
+    assert report.artifacts.keys() == {"tflite", "onnx"}
 
 
 def test_sizes_are_powers_of_two_and_one_beside_them():
@@ -146,6 +148,7 @@ def test_sizes_are_powers_of_two_and_one_beside_them():
     sizes = {each.inputs["x"].shape[:2] for each in signature.all_probes}
     assert {batch for batch, _ in sizes} == {1, 2, 3, 4, 5, 7, 8, 16, 64}
     assert {length for _, length in sizes} >= {1, 5, 7, 8, 15, 16, 17, 32, 33, 131}
+    assert (64, 64) in sizes
     assert signature.not_shown == []
 
 
@@ -155,6 +158,9 @@ def test_a_large_model_has_fewer_rows():
     rows = [len(each.inputs["x"]) for each in signature_of(model).further]
     assert sum(rows) <= 15
     assert max(rows) >= 7
+    x = keras.Input((None, 256), name="x")
+    signature = signature_of(keras.Model(x, layers.Dense(256)(x)))
+    assert "batch=64, length=64" not in {each.label for each in signature.further}
 
 
 def test_probes_of_a_user_come_before_generated_ones():

@@ -125,6 +125,50 @@ def test_a_remainder_jumps_where_its_quotient_is_nearly_whole():
     assert rounding["y"].item() == 0
 
 
+def test_an_image_that_is_resized_moves_as_its_pixels_differ():
+    pixels = np.random.default_rng(0).integers(0, 2, (1, 16, 16, 4)).astype("float32")
+    inputs = keras.Input((16, 16, 4), name="x")
+    model = keras.Model(inputs, {"y": keras.ops.image.resize(inputs, (37, 21), interpolation="bilinear")})
+    for low, high in ((0, 1), (0, 100), (100, 101)):
+        rounding, _ = measured(model, {"x": low + (high - low) * pixels})
+        # A coordinate is rounded by up to 16 units, in each direction, and pixels differ by no more than high - low.
+        units = rounding["y"].max() / ((high - low) * ULP)
+        assert 8 < units < 32 + 1.1 * high
+    rounding, _ = measured(model, {"x": np.full((1, 16, 16, 4), 7.3, "float32")})
+    assert 7 * 0.5 * ULP < rounding["y"].max() < 8 * 1.1 * ULP
+
+
+def refined(model, inputs):
+    """The rounding of the only output of a model on one probe by noise, and with the error of float32."""
+    from keras_transformer.export.graph.traced import TracedModule
+    from keras_transformer.export.verification.rounding import measure_rounding
+
+    spec = functional_spec(model, probes=[inputs])
+    measure_rounding(TracedModule(spec), spec)
+    (probe,) = spec.signatures["serve"].probes
+    ((name, by_noise),) = probe.rounding.items()
+    return by_noise, probe.measure()[name]
+
+
+def test_the_error_of_float32_is_one_more_draw():
+    x = np.full((1, 64), 2.0**24, "float32")
+    odd = lambda x: {"y": (x + 1.0) - x}  # noqa: E731
+    by_noise, with_error = refined(model_of(odd), {"x": x})  # Whole numbers, of which noise moves none.
+    assert by_noise.item() == 0.0
+    assert with_error.item() == 1.0
+    x = np.random.default_rng(0).uniform(1.0, 2.0, (1, 64)).astype("float32")
+    by_noise, with_error = refined(model_of(lambda x: {"y": (x + 1000.3) - 1000.3}), {"x": x})
+    assert by_noise.item() <= with_error.item() < 1.1 * by_noise.item()
+
+
+def test_an_operation_without_float64_leaves_the_noise_as_it_is():
+    x = np.random.default_rng(0).normal(size=(1, 8, 8, 16)).astype("float32")
+    inputs = keras.Input((8, 8, 16), name="x")
+    resized = keras.ops.image.resize(inputs, (13, 5))  # Its results are of float32.
+    by_noise, with_error = refined(keras.Model(inputs, {"y": resized * 3.0 / 7.0}), {"x": x})
+    np.testing.assert_array_equal(by_noise, with_error)
+
+
 def test_masks_and_counts_stay_exact():
     x = np.random.default_rng(0).normal(size=(2, 64)).astype("float32")
     ops = keras.ops

@@ -14,7 +14,7 @@ def lengths(function, kind):
     import tensorflow as tf
 
     from keras_transformer.export.verification.graph_execution import GraphExecution
-    from keras_transformer.export.verification.rounding import sum_length
+    from keras_transformer.export.verification.movement import sum_length
 
     graph = tf.function(function).get_concrete_function().graph
     found = []

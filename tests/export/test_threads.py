@@ -65,7 +65,7 @@ def test_a_model_computes_the_same_while_it_is_exported(make, tmp_path):
 
 
 def test_a_model_computes_the_same_while_its_rounding_is_measured(monkeypatch, tmp_path):
-    monkeypatch.setattr("keras_transformer.export.verification.rounding.DRAWS", 400)
+    monkeypatch.setattr("keras_transformer.export.verification.movement.DRAWS", 400)
     model = classifier()
     with Reader(model) as reader:
         export(model, tmp_path / "bundle", formats=["onnx"])

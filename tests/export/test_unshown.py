@@ -1,5 +1,7 @@
 """What a comparison does not show is said: outputs that do not vary, quantized files without integers, signs of vectors."""
 
+import html
+
 import keras
 import numpy as np
 import pytest
@@ -50,6 +52,61 @@ def test_the_report_and_the_manifest_name_an_output_that_shows_nothing(tmp_path)
     assert {each.output: each.is_constant for each in record.parity} == {"untrained": True, "other": False}
     assert "nothing was shown: untrained." in (tmp_path / "bundle" / "report.html").read_text()
     assert "'untrained' is constant" in str(verify_bundle(tmp_path / "bundle"))
+
+
+def without_effect(inputs, outputs):
+    """What is said of the inputs of a model."""
+    from keras_transformer.export.graph.traced import TracedModule
+    from keras_transformer.export.spec.functional import functional_spec
+    from keras_transformer.export.verification.rounding import measure_rounding
+
+    spec = functional_spec(keras.Model(inputs, outputs))
+    measure_rounding(TracedModule(spec), spec)
+    return spec.signatures["serve"].without_effect
+
+
+def test_an_input_that_moves_nothing_is_named():
+    x, mask = keras.Input((6,), name="x"), keras.Input((6,), dtype="bool", name="mask")
+    seen = keras.ops.where(mask, x, -1.0)
+    hidden = keras.ops.where(keras.ops.logical_or(mask, True), x, -1.0)
+    assert without_effect([x, mask], {"seen": seen}) == []
+    assert without_effect([x, mask], {"seen": seen, "hidden": hidden}) == [
+        "input 'mask' changed nothing in 'hidden' over the probes"
+    ]
+    assert without_effect([x, mask], {"seen": seen, "own": x * 2.0, "twice": x * 4.0}) == [
+        "input 'mask' is not read for 'own', 'twice'"
+    ]
+    assert without_effect([x], {"own": x * 2.0}) == [], "a constant output says it of one input"
+
+
+def test_an_input_that_moves_less_than_rounding_is_named():
+    x, small = keras.Input((6,), name="x"), keras.Input((6,), name="small")
+    assert without_effect([x, small], {"y": keras.ops.tanh(x) + keras.ops.tanh(small) * 1e-12}) == [
+        "input 'small' changed nothing in 'y' over the probes"
+    ]
+    assert without_effect([x, small], {"y": keras.ops.tanh(x) + keras.ops.tanh(small) * 1e-5}) == []
+
+
+def test_an_index_that_moves_an_output_of_some_probes_only_is_not_named():
+    tokens, kinds = (keras.Input((None,), dtype="int32", name=name) for name in ("tokens", "kinds"))
+
+    def from_the_ninth_on(x):
+        ninth = keras.ops.arange(keras.ops.shape(x)[1]) > 8
+        return x * keras.ops.cast(keras.ops.reshape(ninth, (1, -1, 1)), x.dtype)
+
+    y = layers.Embedding(9, 4)(tokens) + layers.Lambda(from_the_ninth_on)(layers.Embedding(2, 4)(kinds))
+    assert without_effect([tokens, kinds], {"y": y}) == []
+
+
+@pytest.mark.slow
+def test_the_report_and_the_manifest_name_an_input_without_effect(tmp_path):
+    x, mask = keras.Input((6,), name="x"), keras.Input((6,), dtype="bool", name="mask")
+    y = keras.ops.where(keras.ops.logical_or(mask, True), x, -1.0)
+    report = export(keras.Model([x, mask], {"y": y}), tmp_path / "bundle", formats=["onnx"], progress=False)
+    line = "input 'mask' changed nothing in 'y' over the probes"
+    assert f"not shown: {line}" in str(report).splitlines()
+    assert read_manifest(tmp_path / "bundle").domain["serve"].without_effect == (line,)
+    assert html.escape(line) in (tmp_path / "bundle" / "report.html").read_text()
 
 
 @pytest.mark.slow

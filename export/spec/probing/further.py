@@ -7,6 +7,7 @@ not take are left out, and named: see `Signature.not_shown`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,12 +25,14 @@ Region = Callable[[np.ndarray], np.ndarray]
 
 
 class _Case(NamedTuple):
-    """A probe: its size along the axis `batch`, along others, the region of its values, and whether masks are padded."""
+    """A probe: its size along the axis `batch` and along others, the region of its values, whether masks are padded, and the
+    cost above which it is left out."""
 
     batch: int
     length: int
     region: str = ""
     padded: bool = False
+    most: float = math.inf
 
 
 # Powers of two and one beside them, odd and single; the sizes of the first probes are 1 and 5, 5 and 17. In pairs, not all
@@ -45,6 +48,8 @@ _CASES = (
     _Case(8, 15, padded=True),
     _Case(16, 1),
     _Case(64, 2),
+    # Many numbers, of which some are those few that a fault may be of.
+    _Case(64, 64, most=1e9),
 )
 # Regions whose cases are left out where they change nothing: their sizes tell nothing more.
 _OF_VALUES_ALONE = ("tiny", "zeros", "constant")
@@ -92,13 +97,14 @@ def further_cases(
             continue
         sizes = _sizes(inputs, number, longest, factor)
         cost = parameters * num_elements(inputs, sizes)
-        if cost > left:
+        if cost > min(left, case.most):
             continue
         probe = probe_of_sizes(inputs, limits, sizes, case.padded and any(map(is_mask, inputs)))
         fill(probe)
         for name, change in changes.items():
             probe.inputs[name] = change(probe.inputs[name])
-        probe.label += f", {case.region}" if changes else ""
+        if changes:
+            probe.label, probe.region = f"{probe.label}, {case.region}", case.region
         if found.setdefault(probe.label, probe) is probe:
             left -= cost
     return list(found.values())
@@ -134,34 +140,61 @@ def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Pro
     """
     known = {probe.label for probe in signature.all_probes}
     for probe in made:
-        if probe.label in known:
-            continue
-        known.add(probe.label)
-        reason = _why_not(signature, probe, fits)
-        if reason is None:
-            signature.further.append(probe)
-        else:
-            signature.not_shown.append(f"{probe.label}: the model itself {reason}")
+        if probe.label not in known:
+            known.add(probe.label)
+            add(signature, probe, _why_not(signature, probe, fits))
 
 
-def _why_not(signature: Signature, probe: Probe, fits: Callable[[Probe], bool]) -> str | None:
-    """Why a probe, which gets its outputs, is left out; None if it is not."""
+def add(signature: Signature, probe: Probe, reason: str | None) -> None:
+    """Adds a further probe with its outputs, or says why it is left out.
+
+    Args:
+        signature: `Signature`.
+        probe: `Probe`.
+        reason: what the model does there, or None.
+    """
+    if reason is None:
+        signature.further.append(probe)
+    else:
+        signature.not_shown.append(f"{probe.label}: the model itself {reason}")
+
+
+def failure(signature: Signature, probe: Probe) -> str | None:
+    """What the model does on a probe, which gets its outputs, where it fails; None where it does not.
+
+    Args:
+        signature: `Signature`.
+        probe: `Probe` without outputs.
+    """
     try:
         with captured():  # TensorFlow prints what a failed operation says.
             fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
     except InvalidModelError:
         return "fails there"
+    return None
+
+
+def _why_not(signature: Signature, probe: Probe, fits: Callable[[Probe], bool]) -> str | None:
+    """Why a probe, which gets its outputs, is left out; None if it is not."""
+    failed = failure(signature, probe)
+    if failed:
+        return failed
     if not fits(probe):
         return "takes no such sizes"
     if not all(each.size for each in probe.outputs.values()):
         return "returns nothing there"
-    if not _is_finite_alike(signature.probes, probe):
+    if not is_finite_alike(signature.probes, probe):
         return "is not finite there"
     return "nearly overflows there" if _largest([probe]) > _HUGE >= _largest(signature.probes) else None
 
 
-def _is_finite_alike(first: Sequence[Probe], probe: Probe) -> bool:
-    """Whether the outputs are finite that are so in the first probes."""
+def is_finite_alike(first: Sequence[Probe], probe: Probe) -> bool:
+    """Whether the outputs are finite that are so in the first probes.
+
+    Args:
+        first: list of `Probe` with outputs.
+        probe: another one.
+    """
     for name, value in probe.outputs.items():
         is_finite = value.dtype.kind != "f" or np.isfinite(value).all()
         if not is_finite and all(np.isfinite(each.outputs[name]).all() for each in first):

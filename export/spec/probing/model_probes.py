@@ -135,19 +135,12 @@ def _cases(model: keras.Model, signature: Signature, factor: int) -> list[Probe]
     taken = {spec.name for spec, each in zip(inputs[: len(known)], known, strict=True) if each}
     taken |= {name for name, limit in limits.items() if limit or name.endswith("_rate")}
     taken |= {spec.name for spec in inputs if probes.is_mask(spec)}
-    regions = dict.fromkeys((name for name in limits if name not in taken), _regions(model))
+    regions = dict.fromkeys((name for name in limits if name not in taken), further.REGIONS)
     regions |= {
         name: further.BOUNDED if each.is_bounded else further.NORMAL for name, each in _ranges(model, inputs).items()
     }
     fill = functools.partial(_fill, model, inputs)
     return further.further_cases(inputs, limits, regions, model.count_params(), fill, longest, factor)
-
-
-def _regions(model: keras.Model) -> tuple[str, ...]:
-    """The regions of free inputs. Runtimes round the coordinates of images that are resized, which shows in large values."""
-    parts = [*keras_private.flatten_layers(model), *model.operations]
-    resizes = any(getattr(each, "interpolation", "nearest") != "nearest" for each in parts)
-    return further.BOUNDED if resizes else further.REGIONS
 
 
 def _fill(model: keras.Model, inputs: Sequence[ArraySpec], probe: Probe) -> None:

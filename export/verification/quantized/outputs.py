@@ -8,6 +8,7 @@ over classes by `classes`.
 import collections
 import pathlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -74,6 +75,7 @@ def verify_quantized(
     manifest: Manifest,
     times: dict[str, float] | None = None,
     *,
+    further: Mapping[str, Sequence[Probe]] = MappingProxyType({}),
     is_judged_on_text: bool = False,
 ) -> tuple[list[Parity], Figures | None]:
     """Runs a quantized artifact on probes.
@@ -89,6 +91,8 @@ def verify_quantized(
         tolerance: largest change of an output, as `row_change` measures it.
         manifest: the bundle's manifest.
         times: dict that receives the milliseconds of a call of each signature, or None.
+        further: dict of signature name to further probes, of other batches and lengths, whose classes are not counted: a
+            bundle keeps none of them.
         is_judged_on_text: bool. Whether predictions on text decide.
 
     Returns:
@@ -103,8 +107,9 @@ def verify_quantized(
     for signature, cases in probes.items():
         model = opened(directory, manifest, format, signature, tolerance)
         alone = LoneRows(tolerance if is_judged_on_text else None)
-        for probe in cases:
-            for name, difference, scale, change in _changes(model, format, probe, tolerance, classes, alone):
+        for number, probe in enumerate([*cases, *further.get(signature, ())]):
+            counted = classes if number < len(cases) else None
+            for name, difference, scale, change in _changes(model, format, probe, tolerance, counted, alone):
                 if (signature, name) not in worst or change > worst[signature, name].ratio:
                     worst[signature, name] = Parity(signature, name, difference, scale, change)
         alone.check()
@@ -145,7 +150,7 @@ class LoneRows:
 
 
 def _changes(
-    model: RuntimeModel, format: str, probe: Probe, tolerance: float, classes: ClassChanges, alone: LoneRows
+    model: RuntimeModel, format: str, probe: Probe, tolerance: float, classes: ClassChanges | None, alone: LoneRows
 ) -> list[tuple[str, float, float, float]]:
     """`(name, largest difference, scale, change)` of each float output on one probe."""
 
@@ -171,7 +176,8 @@ def _changes(
         error = refuse(name, detail, difference, scale)
         if not alone.takes(expected, change, error) and not change <= tolerance:
             raise error
-        classes.add(name, got, expected)
+        if classes is not None:
+            classes.add(name, got, expected)
         found.append((name, difference, scale, change))
     return found
 

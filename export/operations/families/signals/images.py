@@ -160,7 +160,7 @@ def _read(images: Tensor, places: Sequence[Tensor], fill: Tensor, numbers: Tenso
 
 
 def _of_places(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
-    """The place of a result among `n` elements is rounded too, by up to `n` units, as is a sum of `8 n²` numbers."""
+    """The coordinate of a result among `n` pixels is rounded by up to `n` units, as is a sum of `8 n²` numbers."""
     return 8.0 * max(*inputs[0].shape[1:3], *result.shape[1:3]) ** 2
 
 
@@ -169,7 +169,9 @@ _CROPPED = Decomposed(cropped_and_resized, ("method", "extrapolation_value"))
 _PROJECTED = Decomposed(projected, ("interpolation", "fill_mode"))
 
 OPERATIONS = (
-    Operation("CropAndResize", in_both(_CROPPED), rounds=True, sum_length=_of_places),
+    Operation("CropAndResize", in_both(_CROPPED), rounds=True, rounds_coordinates=True, sum_length=_of_places),
     Operation("ExtractImagePatches", in_both(_PATCHES)),
-    Operation("ImageProjectiveTransformV3", in_both(_PROJECTED), rounds=True, sum_length=_of_places),
+    Operation(
+        "ImageProjectiveTransformV3", in_both(_PROJECTED), rounds=True, rounds_coordinates=True, sum_length=_of_places
+    ),
 )

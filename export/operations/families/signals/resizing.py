@@ -161,7 +161,7 @@ def _is_not_aligned(node: Node) -> bool:
 
 
 def _of_places(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
-    """The place of a result among `n` elements is rounded too, by up to `n` units, as is a sum of `8 n²` numbers."""
+    """The coordinate of a result among `n` pixels is rounded by up to `n` units, as is a sum of `8 n²` numbers."""
     return 8.0 * max(inputs[0].shape[1:3]) ** 2
 
 
@@ -170,9 +170,9 @@ _CUBES = Decomposed(resized_by_cubes, when=_is_centered)
 _AREAS = Decomposed(resized_by_areas, when=_is_not_aligned)
 
 OPERATIONS = (
-    Operation("ResizeArea", in_both(_AREAS), rounds=True, sum_length=_of_places),
-    Operation("ResizeBicubic", in_both(_CUBES), rounds=True, sum_length=_of_places),
-    Operation("ResizeBilinear", {ONNX: Native(by_sizes)}, rounds=True, sum_length=_of_places),
+    Operation("ResizeArea", in_both(_AREAS), rounds=True, rounds_coordinates=True, sum_length=_of_places),
+    Operation("ResizeBicubic", in_both(_CUBES), rounds_coordinates=True, sum_length=_of_places),
+    Operation("ResizeBilinear", {ONNX: Native(by_sizes)}, rounds_coordinates=True, sum_length=_of_places),
     Operation("ResizeNearestNeighbor", {ONNX: Native(by_sizes)}),
-    Operation("ScaleAndTranslate", in_both(_SCALED), rounds=True, sum_length=_of_places),
+    Operation("ScaleAndTranslate", in_both(_SCALED), rounds_coordinates=True, sum_length=_of_places),
 )

@@ -7,7 +7,7 @@ from typing import Unpack
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.masks import Visibility, masked_bias
 from keras_transformer.attention.mechanism import weighted_sum
 from keras_transformer.attention.mechanisms.clusters.cluster_based import ClusterBasedMechanism
 from keras_transformer.attention.partition.bands import pad_length
@@ -90,10 +90,10 @@ class ImprovedClusteredAttention(ClusterBasedMechanism):
         """Returns the context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; C means no cluster."""
         members, heads = members_of(clusters, self.num_clusters), query.shape[2]
         key, value, key_mask = _at_least(self.top_k, key, value, key_mask)
-        visibility, means = Visibility(key_mask=key_mask), cluster_means(query, members)
-        _, weights = self.softmax(means, key, value, visibility=visibility, return_attention_scores=True)
-        mass, index = ops.top_k(weights, self.top_k)  # (B, N, C, top_k)
-        rest = self.softmax.drop(_without(weights, index), training)
+        scores, weights = self._of_means(cluster_means(query, members), key, key_mask)
+        _, index = ops.top_k(scores, self.top_k)  # (B, N, C, top_k). Small weights are equal: 0.
+        mass, rest = _split(ops.cast(weights, value.dtype), index)
+        rest = self.softmax.drop(rest, training)
         shared = to_members(weighted_sum(rest, value), members, heads)
         blocks = ClusterBlocks.of_members(members, self.block_size)
         seen = None
@@ -103,9 +103,18 @@ class ImprovedClusteredAttention(ClusterBasedMechanism):
         best = (self._best(blocks, _take_heads(x, index)) for x in (key, value))
         queries = ops.expand_dims(blocks.gather(rows_of_heads(query)), 2)
         own = self.softmax(queries, *best, visibility=Visibility(key_mask=seen), training=training)
-        mass = blocks.of_clusters(ops.reshape(ops.sum(mass, axis=-1), (-1, self.num_clusters, 1)))
+        mass = blocks.of_clusters(ops.reshape(mass, (-1, self.num_clusters, 1)))
         own = blocks.scatter(ops.squeeze(own, 2) * ops.expand_dims(mass, 2))
         return shared + heads_of_rows(own * ops.sum(ops.cast(members, own.dtype), axis=2, keepdims=True), heads)
+
+    def _of_means(self, means: Tensor, key: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The scores of keys for the mean queries, and the weights, both float32 `(B, N, C, S)`."""
+        scores = ops.cast(self.softmax.scoring(means, key), "float32")
+        if key_mask is None:
+            return scores, ops.softmax(scores, axis=-1)
+        seen = Visibility(key_mask=key_mask).dense()
+        scores = scores + masked_bias(seen, None)
+        return scores, ops.softmax(scores, axis=-1) * ops.cast(seen, "float32")
 
     def _best(self, blocks, taken):
         """`(B · N, C · top_k, H)` to the keys of each block, `(B · N · n, top_k, 1, H)`."""
@@ -117,15 +126,17 @@ class ImprovedClusteredAttention(ClusterBasedMechanism):
         return {**super().get_config(), "top_k": self.top_k, "block_size": self.block_size}
 
 
-def _without(weights: Tensor, index: Tensor):
-    """The weights `(B, N, C, S)` with zeros at `index`, `(B, N, C, top_k)`."""
+def _split(weights: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums `(B, N, C)` of weights `(B, N, C, S)` at `index`, `(B, N, C, top_k)`, and the weights with zeros there."""
     length = ops.shape(weights)[3]
     flat = ops.reshape(weights, (-1,))
     rows = ops.shape(index)[0] * index.shape[1] * index.shape[2]
     first = ops.reshape(ops.arange(rows, dtype="int32") * length, (-1, 1))
-    indices = ops.reshape(first + ops.reshape(ops.cast(index, "int32"), (-1, index.shape[3])), (-1, 1))
-    flat = ops.scatter_update(flat, indices, ops.zeros((rows * index.shape[3],), dtype=flat.dtype))
-    return ops.reshape(flat, ops.shape(weights))
+    indices = ops.reshape(first + ops.reshape(ops.cast(index, "int32"), (-1, index.shape[3])), (-1,))
+    mass = ops.sum(ops.reshape(ops.take(flat, indices, axis=0), ops.shape(index)), axis=-1)
+    zeros = ops.zeros((rows * index.shape[3],), dtype=flat.dtype)
+    rest = ops.scatter_update(flat, ops.expand_dims(indices, 1), zeros)
+    return mass, ops.reshape(rest, ops.shape(weights))
 
 
 def _take_heads(x: Tensor, index: Tensor):
