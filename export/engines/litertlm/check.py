@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE
 from keras_transformer.export.engines.litertlm.graph import DECODE, ENGINE
 from keras_transformer.export.errors import ConversionError, ParityError
 from keras_transformer.export.tflite.format import TFLITE
@@ -20,7 +21,7 @@ from keras_transformer.utils.errors import library_exceptions
 if TYPE_CHECKING:
     import keras
 
-    from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE, ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.utils.types import Path
 
 
