@@ -270,7 +270,7 @@ class Rows(keras.layers.Layer):
     CALIBRATION = (
         "Static quantization without data",
         "`int8_static` finds the ranges of activations in examples of your data.",
-        "pass Int8Static(calibration), an iterable of dicts of arrays by input name",
+        "pass Int8Static(calibration): some hundred examples of real inputs, such as x_train[:200]",
     )
     STEPS = (
         "Static quantization of a language model",

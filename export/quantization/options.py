@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from keras_transformer.export.data.limits import LIMITS
@@ -13,9 +13,10 @@ from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.former_calls import FormerCall
 from keras_transformer.export.quantization.ranges import RANGES
 from keras_transformer.export.remedies import Remedy
-from keras_transformer.utils.types import ArrayLike, Path
+from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
+    from keras_transformer.export.quantization.calibration_data import Calibration
     from keras_transformer.quantization import QuantizedWeights
 
 FLOAT = "float32"
@@ -102,7 +103,8 @@ class Int8Static(Quantization):
     """Weights in 8 bits, and activations that are quantized by ranges found in data.
 
     Args:
-        calibration: iterable of dicts of arrays by input name.
+        calibration: data, labels or not: one batch, or batches, in any of the forms that `fit` takes, or the function
+            that TFLite calls a representative dataset; see `quantization.observation.batches.named_batches`.
         ranges: how the range of an activation is found: "mse" (default) for the least expected squared error,
             "percentile" to leave out 1 in 100,000 values on each side, "minmax" for the extremes.
         activation_bits: int, 8 or 16: of the activations. With 16, which some NPUs have, ranges are symmetric in TFLite.
@@ -120,7 +122,7 @@ class Int8Static(Quantization):
 
     mode: ClassVar[str] = "int8_static"
 
-    calibration: Iterable[Mapping[str, ArrayLike]] | None = dataclasses.field(default=None, repr=False)
+    calibration: Calibration | None = dataclasses.field(default=None, repr=False)
     ranges: str = "mse"
     activation_bits: int = 8  # pyright: ignore[reportIncompatibleMethodOverride]
 

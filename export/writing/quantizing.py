@@ -25,12 +25,12 @@ from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.format import Format
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores, open_artifact
+from keras_transformer.export.quantization.calibration_data import Batch, Calibration, bundle_batches
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.inputs import check_inputs
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.preprocessing import preprocessor
 from keras_transformer.export.verification.quantized.classes import check_classes
@@ -75,6 +75,7 @@ class QuantizedCopies:
         self._artifacts, self._steps = artifacts, steps
         self._measured: dict[str, Measurement] = {}
         self._predictions: FloatPredictions | None = None
+        self._calibrations: list[tuple[Calibration, list[Batch]]] = []
 
     def write(self, quantization: Quantization, folder: pathlib.Path, title: str) -> dict[str, Artifact]:
         """Fills a folder with a bundle of one precision.
@@ -127,6 +128,7 @@ class QuantizedCopies:
         is_lenient = judged and quantization.tolerance == limits_of(quantization.mode).change
         others_size = writing.bytes_in(folder) - artifact.size
         files = dict(manifest.artifact(name).signatures)
+        spec = self._calibrated(spec)
         _quantize_files(get_format(name), _of_files(spec, folder, manifest, name), folder, manifest)
         size = writing.bytes_in(folder) - others_size
         weights = check_quantized_weights(name, self._source, folder, files, quantization, spec.variables)
@@ -165,6 +167,17 @@ class QuantizedCopies:
             behavior=behavior,
         )
         return quantized, manifest.with_artifact(name, record)
+
+    def _calibrated(self, spec: ExportSpec) -> ExportSpec:
+        """The spec with its calibration data as batches. Data that can be read once serve all formats and precisions."""
+        data = getattr(spec.quantization, "calibration", None)
+        if data is None:
+            return spec
+        known = next((batches for each, batches in self._calibrations if each is data), None)
+        if known is None:
+            known = bundle_batches(data, self._manifest)
+            self._calibrations.append((data, known))
+        return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, calibration=known))
 
     def _float_measurement(self, name: str) -> Measurement:
         """What the evaluation measures of the float files of one format."""
@@ -262,8 +275,7 @@ def _of_files(spec: ExportSpec, folder: pathlib.Path, manifest: Manifest, format
         return spec
     name, preprocessing = next(iter(records.items()))
     preprocess = preprocessor(preprocessing, read_vocabularies(folder, preprocessing.paths))
-    inputs = manifest.signature(name).inputs
-    prepared = [preprocess(check_inputs(inputs, arrays)) for arrays in calibration]
+    prepared = [preprocess(arrays) for arrays in calibration]
     return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, calibration=prepared))
 
 

@@ -619,7 +619,7 @@ def calibration(out):
     model = around(layers.Dense(64))
     with refused("QuantizationError", Remedy.CALIBRATION):
         go(model, out, quantize="int8_static")
-    with refused("QuantizationError", Remedy.CALIBRATION, "none came"):
+    with refused("QuantizationError", Remedy.CALIBRATION, "are empty"):
         go(model, out, quantize=Int8Static([]))
     go(model, out, quantize=Int8Static([{"x": np.random.default_rng(0).normal(size=(64, 4)).astype("float32")}]))
 

@@ -66,7 +66,7 @@ def ranges_of(
             observers[name].add(array if bias is None else array - bias)
         is_empty = False
     if is_empty:
-        raise QuantizationError("int8_static needs calibration data: none came", Remedy.CALIBRATION)
+        raise QuantizationError("the calibration data are empty", Remedy.CALIBRATION)
     return {name: observer.range(method) for name, observer in observers.items()}
 
 
