@@ -20,7 +20,7 @@ from keras_transformer.utils.types import ArrayLike
 Calibration: TypeAlias = "ArrayLike | Mapping[str, ArrayLike] | Iterable[ArrayLike] | Callable[[], Iterable[ArrayLike]]"
 Batch: TypeAlias = "dict[str, np.ndarray]"
 # Rows of a batch: a runtime that keeps all of its tensors has as many of each.
-_ROWS = 32
+_ROWS = 16
 _AXIS = "batch"
 
 
@@ -32,7 +32,7 @@ def calibration_batches(data: Calibration, inputs: Sequence[ArraySpec]) -> list[
         inputs: tuple of `ArraySpec`.
 
     Returns:
-        list of dicts of arrays by input name, of up to 32 rows each; of as many as the signature takes, if that is fixed.
+        list of dicts of arrays by input name, of up to 16 rows each; of as many as the signature takes, if that is fixed.
 
     Raises:
         QuantizationError: there are no examples, they do not fit the inputs, or no number in them varies.
@@ -41,7 +41,7 @@ def calibration_batches(data: Calibration, inputs: Sequence[ArraySpec]) -> list[
 
     >>> x = ArraySpec("x", "float32", (None, 2), ("batch", None))
     >>> [len(batch["x"]) for batch in calibration_batches(np.random.default_rng(0).normal(size=(40, 2)), [x])]
-    [32, 8]
+    [16, 16, 8]
     """
     found: list[Batch] = []
     try:
@@ -50,7 +50,7 @@ def calibration_batches(data: Calibration, inputs: Sequence[ArraySpec]) -> list[
     except (InputError, WeightQuantizationError) as error:
         raise QuantizationError(f"the calibration data do not fit the model: {error}") from error
     if not found:
-        raise QuantizationError("the calibration data are empty", Remedy.CALIBRATION)
+        raise QuantizationError("the calibration data are empty", Remedy.CALIBRATION, name="FullInt8")
     _check_varies(found)
     return found
 
@@ -99,5 +99,7 @@ def _check_varies(batches: Sequence[Batch]) -> None:
     if ends and all(least == most for least, most in ends.values()):
         name, (least, _) = next(iter(ends.items()))
         raise QuantizationError(
-            f"the calibration data are constant: '{name}' is {least:.6g} throughout", Remedy.CALIBRATION
+            f"the calibration data are constant: '{name}' is {least:.6g} throughout",
+            Remedy.CALIBRATION,
+            name="FullInt8",
         )

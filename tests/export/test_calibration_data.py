@@ -13,7 +13,7 @@ ROWS = np.random.default_rng(0).normal(size=(70, 3))
 
 def test_many_rows_are_cut_into_batches_of_the_type_of_the_input():
     batches = calibration_batches((ROWS, np.zeros(70)), [X])
-    assert [len(each["x"]) for each in batches] == [32, 32, 6]
+    assert [len(each["x"]) for each in batches] == [16, 16, 16, 16, 6]
     np.testing.assert_array_equal(np.concatenate([each["x"] for each in batches]), ROWS.astype("float32"))
 
 
