@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.report import Report, Reports
@@ -28,6 +28,8 @@ from keras_transformer.utils.types import Arrays, Path
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.text import Tokenizer
+
 __all__ = ["export", "export_spec"]
 
 
@@ -38,7 +40,7 @@ def export(
     formats: str | Iterable[str] = ...,
     *,
     quantize: Mode | None = ...,
-    tokenizer: Any = ...,
+    tokenizer: Tokenizer | None = ...,
     probes: Sequence[Arrays] | None = ...,
     progress: Progress = ...,
     options: ExportOptions = ...,
@@ -52,7 +54,7 @@ def export(
     formats: str | Iterable[str] = ...,
     *,
     quantize: Modes,
-    tokenizer: Any = ...,
+    tokenizer: Tokenizer | None = ...,
     probes: Sequence[Arrays] | None = ...,
     progress: Progress = ...,
     options: ExportOptions = ...,
@@ -66,7 +68,7 @@ def export(
     formats: str | Iterable[str] = DEFAULT_FORMATS,
     *,
     quantize: Mode | Modes | None = None,
-    tokenizer: Any = None,
+    tokenizer: Tokenizer | None = None,
     probes: Sequence[Arrays] | None = None,
     progress: Progress = True,
     options: ExportOptions = ExportOptions(),
@@ -86,12 +88,12 @@ def export(
         directory: path of the bundle to write. An existing bundle is replaced; anything else is kept, and an error.
         formats: one or more keys of `FORMATS`: `"saved_model"`, `"tflite"`, `"onnx"`, all three by default; or `"openvino"`,
             which is made from the ONNX files.
-        quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", "gguf", "learned", or a mode with options,
-            such as `WeightInt4(block_size=64)`, `Int8Static(calibration)` or `Gguf(file)`; None for float32, with ternary
-            weights packed in 2 bits. The float files are verified first, then replaced; those of a model of more than 2 GB
-            are compared with its weights, but not run, if SavedModel is not asked for. A list of several, with "float32"
-            for the float files, writes a bundle for each from one conversion, in folders of `directory` that are named
-            after them: `directory/int8`, `directory/weight_int4`.
+        quantize: "fp16", "int8", "int8_static", "full_int8", "weight_int8", "weight_int4", "gguf", "learned", or a mode with
+            options, such as `WeightInt4(block_size=64)`, `FullInt8(calibration)` or `Gguf(file)`; None for float32, with
+            ternary weights packed in 2 bits. The float files are verified first, then replaced; those of a model of more
+            than 2 GB are compared with its weights, but not run, if SavedModel is not asked for. A list of several, with
+            "float32" for the float files, writes a bundle for each from one conversion, in folders of `directory` that are
+            named after them: `directory/int8`, `directory/weight_int4`.
         tokenizer: a tokenizer of `keras_transformer.text`, to go into the bundle, which then takes text; that of a
             `LanguageModel` by default.
         probes: list of dicts: arrays by input name, or sizes by axis name. They come before generated ones; of those, what

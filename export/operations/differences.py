@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.operation_results import result_types
 from keras_transformer.export.graph.part import GraphPart, Node
-from keras_transformer.export.graph.reach import BRANCHES, LOOPS, Read, reads_of
+from keras_transformer.export.graph.reach import LOOPS, Read, reads_of
 from keras_transformer.export.operations.operation import NAN
 from keras_transformer.export.operations.table import OPERATIONS
 
@@ -44,8 +44,7 @@ def known_differences(
     lines: dict[str, str] = {}
     for name in _inputs_with_nan(graph):
         reads = reads_of(graph, name, _passes(_is_check))
-        is_told = any(_is_choice(each) or _is_no_float(graph, each.node) for each in reads)
-        found = [each.node for each in reads if differs(each.node)] if is_told else []
+        found = [each.node for each in reads if differs(each.node)] if any(map(_is_told, reads)) else []
         if found:
             named = ((node.op.removeprefix("Stateless"), locate(node.op, node.message.name)) for node in found)
             places = dict.fromkeys(f"{operation} of layer '{layer}'" for operation, layer in named)
@@ -96,23 +95,23 @@ def _passes(tells: Callable[[Node], bool]) -> Callable[[Read], bool]:
     return lambda read: any(_holds_nan(read.node)) and not (_is_choice(read) and _checks(read.node.producer(0), tells))
 
 
+def _is_told(read: Read) -> bool:
+    """Whether an operation selects between what may be NaN and something else, or computes no floats of it."""
+    is_counted = not read.is_entered and read.node.op not in _NUMBERLESS
+    return is_counted and (_is_choice(read) or not all(_holds_nan(read.node)))
+
+
 def _is_choice(read: Read) -> bool:
     """Whether an operation selects between what may be NaN and something else."""
     return read.node.op in _SELECTS and any(read.given[1:])
 
 
-def _is_no_float(graph: TracedGraph, node: Node) -> bool:
-    """Whether an operation computes something else than floats of what may be NaN."""
-    functions = {each.signature.name for each in graph.graph_def.library.function}
-    is_entered = node.op in functions or node.op in (*LOOPS, *BRANCHES)
-    return node.op not in _NUMBERLESS and not is_entered and not all(_holds_nan(node))
-
-
 def _holds_nan(node: Node) -> list[bool]:
     """Whether each result may be NaN where an operand is."""
+    if node.op in _NUMBERLESS:
+        return [False]
     types = map(tf.as_dtype, result_types(node.op, node.message.attr))
-    is_number = node.op not in _NUMBERLESS
-    return [is_number and (each.is_floating or each.is_complex or each == tf.variant) for each in types]
+    return [each.is_floating or each.is_complex or each == tf.variant for each in types]
 
 
 def _is_check(node: Node) -> bool:

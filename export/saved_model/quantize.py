@@ -1,8 +1,9 @@
 """Quantized SavedModels: weights in 4, 8 or 16 bits that are dequantized when the model runs."""
 
+from __future__ import annotations
+
 import pathlib
 import shutil
-from typing import Any
 
 import keras
 import numpy as np
@@ -13,13 +14,13 @@ from keras_transformer.export.graph.traced import weight_names
 from keras_transformer.export.graph.traced_graph import arguments_of
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.kept import blocks_of
+from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.quantization.options import KEPT, Quantization, matches
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.kept_weights import KeptWeight, unpacked
 from keras_transformer.utils.types import Tensor
 
-_SMALL = 2048
 _BLOCK = 128
 
 
@@ -72,7 +73,9 @@ class QuantizedModule(tf.Module):
                 exported.pop(id(each), None)
         self.exported_variables = list(exported.values())
 
-    def _trace(self, name: str, signature: Signature, small: list[tuple[keras.Variable, Any]]) -> Any:
+    def _trace(
+        self, name: str, signature: Signature, small: list[tuple[keras.Variable, KeptWeight]]
+    ) -> tf.types.experimental.ConcreteFunction:
         def traced(**tensors: Tensor) -> dict[str, Tensor]:
             mapping = [(variable, dequantized()) for variable, dequantized in small]
             with keras.StatelessScope(state_mapping=mapping):
@@ -84,7 +87,7 @@ class QuantizedModule(tf.Module):
 
 
 def _is_large(variable: keras.Variable) -> bool:
-    return str(variable.dtype) == "float32" and len(variable.shape) > 1 and np.prod(variable.shape) >= _SMALL
+    return str(variable.dtype) == "float32" and len(variable.shape) > 1 and np.prod(variable.shape) >= SMALL
 
 
 def _kept(variables: dict[str, keras.Variable], quantization: Quantization) -> dict[str, KeptWeight]:
@@ -97,7 +100,7 @@ def _kept(variables: dict[str, keras.Variable], quantization: Quantization) -> d
     return weights
 
 
-def _small(array: np.ndarray, quantization: Quantization) -> Any:
+def _small(array: np.ndarray, quantization: Quantization) -> _Half | _Blocks:
     if quantization.mode == "fp16":
         return _Half(array)
     return (

@@ -80,7 +80,7 @@ def functional_spec(
 
 
 def _signature(
-    model: Any,
+    model: keras.Model,
     inputs: tuple[ArraySpec, ...],
     given: Sequence[Mapping[str, ArrayLike]] | None,
     outputs: Sequence[str] | None,
@@ -97,7 +97,7 @@ def _signature(
 
 
 def _signature_of_probes(
-    model: Any,
+    model: keras.Model,
     inputs: tuple[ArraySpec, ...],
     given: Sequence[Mapping[str, ArrayLike]] | None,
     outputs: Sequence[str] | None,
@@ -131,11 +131,11 @@ def _signature_of_probes(
     return signature
 
 
-def _fill(model: Any, signature: Signature) -> None:
+def _fill(model: keras.Model, signature: Signature) -> None:
     probes.fill_references(signature, lambda _: state.changes_in_a_call(model, signature), may_be_nan=True)
 
 
-def check_model(model: Any) -> Any:
+def check_model(model: Any) -> keras.Model:
     """Refuses what is not a built Functional or Sequential Keras model.
 
     Returns:
@@ -158,7 +158,7 @@ def check_model(model: Any) -> Any:
 
 
 def input_specs(
-    model: Any, dynamic_axes: Mapping[str, Mapping[int, str]], one_length: bool = False
+    model: keras.Model, dynamic_axes: Mapping[str, Mapping[int, str]], one_length: bool = False
 ) -> tuple[ArraySpec, ...]:
     """Specs of the inputs of a Functional model, as `check_model` returns it.
 
@@ -188,7 +188,7 @@ def input_specs(
 
 
 def serving_function(
-    model: Any, inputs: Sequence[ArraySpec], output_names: Sequence[str] | None = None
+    model: keras.Model, inputs: Sequence[ArraySpec], output_names: Sequence[str] | None = None
 ) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     """Inference of a Functional model as a function from named tensors to named tensors: what `predict` computes.
 
