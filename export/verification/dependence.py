@@ -46,11 +46,7 @@ def inputs_without_effect(
     lines: list[str] = []
     for name in inputs:
         unread = [each for each in outputs if name not in reached[each]]
-        unmoved = [each for each in outputs if name in reached[each]]
-        for moved in _moved(name, ordered, run):
-            unmoved = [each for each in unmoved if each not in moved]
-            if not unmoved:
-                break
+        unmoved = _unmoved(name, [each for each in outputs if name in reached[each]], ordered, run)
         lines += [f"input '{name}' is not read for {_listed(unread)}"] if unread else []
         lines += [f"input '{name}' changed nothing in {_listed(unmoved)} over the probes"] if unmoved else []
     return lines
@@ -68,6 +64,16 @@ def _sources(graph: TracedGraph, output: str) -> set[str]:
     return found
 
 
+def _unmoved(name: str, outputs: Sequence[str], probes: Sequence[Probe], run: Run) -> list[str]:
+    """Which of some outputs an input does not move in any probe; none where it has one value only."""
+    found, is_tried = list(outputs), False
+    for moved in _moved(name, probes, run) if outputs else ():
+        found, is_tried = [each for each in found if each not in moved], True
+        if not found:
+            break
+    return found if is_tried else []
+
+
 def _moved(name: str, probes: Sequence[Probe], run: Run) -> Iterator[set[str]]:
     """The outputs that an input moves, in one probe after another."""
     for probe in probes:
@@ -83,12 +89,12 @@ def _moved(name: str, probes: Sequence[Probe], run: Run) -> Iterator[set[str]]:
 
 
 def _other_values(name: str, probe: Probe, probes: Sequence[Probe]) -> np.ndarray:
-    """The values of an input in all probes, as many as one of them has, where they differ most from those."""
+    """As many values as an input has in a probe, of all probes or in another order: those that differ most."""
     own = probe.inputs[name]
     values = np.concatenate([each.inputs[name].ravel() for each in probes])
     starts = range(0, values.size - own.size + 1, max(own.size, 1))
     parts = [values[start : start + own.size].reshape(own.shape) for start in starts]
-    return max(parts, key=lambda part: np.count_nonzero(part != own))
+    return max([*parts, np.roll(own, 1)], key=lambda part: np.count_nonzero(part != own))
 
 
 def _differs(result: np.ndarray, probe: Probe, name: str) -> bool:

@@ -54,13 +54,13 @@ def test_the_report_and_the_manifest_name_an_output_that_shows_nothing(tmp_path)
     assert "'untrained' is constant" in str(verify_bundle(tmp_path / "bundle"))
 
 
-def without_effect(inputs, outputs):
+def without_effect(inputs, outputs, **options):
     """What is said of the inputs of a model."""
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.spec.functional import functional_spec
     from keras_transformer.export.verification.rounding import measure_rounding
 
-    spec = functional_spec(keras.Model(inputs, outputs))
+    spec = functional_spec(keras.Model(inputs, outputs), **options)
     measure_rounding(TracedModule(spec), spec)
     return spec.signatures["serve"].without_effect
 
@@ -85,6 +85,17 @@ def test_an_input_that_moves_less_than_rounding_is_named():
         "input 'small' changed nothing in 'y' over the probes"
     ]
     assert without_effect([x, small], {"y": keras.ops.tanh(x) + keras.ops.tanh(small) * 1e-5}) == []
+
+
+def test_one_probe_is_enough():
+    x, small, mask = keras.Input((6,), name="x"), keras.Input((6,), name="small"), keras.Input((6,), name="mask")
+    y = keras.ops.tanh(x) * mask + keras.ops.tanh(small) * 1e-12
+    arrays = {"x": np.ones((2, 6)), "small": np.arange(12.0).reshape(2, 6), "mask": np.ones((2, 6))}
+    arrays["x"][0] = 0.5
+    # Of the mask, which has one value, nothing is known.
+    assert without_effect([x, small, mask], {"y": y}, probes=[arrays], generates=False) == [
+        "input 'small' changed nothing in 'y' over the probes"
+    ]
 
 
 def test_an_index_that_moves_an_output_of_some_probes_only_is_not_named():
