@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.report import Report, Reports
@@ -28,6 +28,8 @@ from keras_transformer.utils.types import Arrays, Path
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.text import Tokenizer
+
 __all__ = ["export", "export_spec"]
 
 
@@ -38,7 +40,7 @@ def export(
     formats: str | Iterable[str] = ...,
     *,
     quantize: Mode | None = ...,
-    tokenizer: Any = ...,
+    tokenizer: Tokenizer | None = ...,
     probes: Sequence[Arrays] | None = ...,
     progress: Progress = ...,
     options: ExportOptions = ...,
@@ -52,7 +54,7 @@ def export(
     formats: str | Iterable[str] = ...,
     *,
     quantize: Modes,
-    tokenizer: Any = ...,
+    tokenizer: Tokenizer | None = ...,
     probes: Sequence[Arrays] | None = ...,
     progress: Progress = ...,
     options: ExportOptions = ...,
@@ -66,7 +68,7 @@ def export(
     formats: str | Iterable[str] = DEFAULT_FORMATS,
     *,
     quantize: Mode | Modes | None = None,
-    tokenizer: Any = None,
+    tokenizer: Tokenizer | None = None,
     probes: Sequence[Arrays] | None = None,
     progress: Progress = True,
     options: ExportOptions = ExportOptions(),

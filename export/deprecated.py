@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from keras_transformer.export.data.short_repr import short_value
@@ -41,7 +41,7 @@ def takes_former_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return called
 
 
-def _export_call(args: tuple[Any, ...], given: dict[str, Any]) -> str:
+def _export_call(args: tuple[object, ...], given: dict[str, object]) -> str:
     """A call of `export` as it is written now."""
     options = given.pop("options")
     words = ["model", *map(short_value, args[1:])]
@@ -49,5 +49,5 @@ def _export_call(args: tuple[Any, ...], given: dict[str, Any]) -> str:
     return f"export({', '.join(words)}, options={options!r})"
 
 
-def _listed(values: dict[str, Any]) -> str:
+def _listed(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={short_value(value)}" for name, value in values.items())

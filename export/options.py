@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _Record = TypeVar("_Record")
 # Data and objects, which a file of options does not contain.
 _DATA = ("evaluation", "inputs", "signatures")
-_TYPES: dict[str, tuple[Any, str]] = {
+_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "signatures": (
         Mapping,
         "a dict of signature name to a method of the model, or to a tuple of a method and its inputs",
@@ -161,13 +161,13 @@ class ExportOptions:
         return cls(**content)
 
 
-def _check_keys(content: Mapping[str, Any], valid: Sequence[str], where: str) -> None:
+def _check_keys(content: Mapping[str, object], valid: Sequence[str], where: str) -> None:
     for key in content:
         if key not in valid:
             raise OptionsError(f"{where} has no option {key!r}; valid: {', '.join(valid)}{suggestion(key, valid)}")
 
 
-def _record(cls: type[_Record], table: Any, where: str) -> _Record:
+def _record(cls: type[_Record], table: object, where: str) -> _Record:
     """An instance of a dataclass from a table of its arguments."""
     if not isinstance(table, dict):
         raise OptionsError(f"{where} must be a table. Received: {table!r}")

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     import keras
 
     from keras_transformer.export.targets.target import Target
+    from keras_transformer.text import Tokenizer
 
 # Bytes of the weights in float32: the float files of a larger model are not run where they are only quantized. They are
 # compared with the variables weight by weight, and the Keras model itself predicts what quantized files are held to.
 LARGEST_RUN = 2**31
 
 
-def check_is_layer(model: Any) -> None:
+def check_is_layer(model: object) -> None:
     """Refuses what is no Keras model or layer, such as a path.
 
     Raises:
@@ -66,7 +67,7 @@ class Request:
     formats: list[str]
     precisions: list[Quantization | None]
     has_folders: bool = False
-    tokenizer: Any = None
+    tokenizer: Tokenizer | None = None
     probes: Sequence[Arrays] | None = None
     options: ExportOptions = dataclasses.field(default_factory=ExportOptions)
     target: Target | None = None
@@ -84,7 +85,7 @@ def request_of(
     directory: Path,
     formats: str | Iterable[str],
     quantize: Mode | Modes | None,
-    tokenizer: Any,
+    tokenizer: Tokenizer | None,
     probes: Sequence[Arrays] | None,
     options: ExportOptions,
 ) -> Request:
@@ -146,7 +147,7 @@ def generates(model: keras.Model, options: ExportOptions) -> bool:
 
 
 def _with_defaults(
-    options: ExportOptions, model: Any, tokenizer: Any, target: Target | None, is_ternary: bool
+    options: ExportOptions, model: keras.Model, tokenizer: Tokenizer | None, target: Target | None, is_ternary: bool
 ) -> ExportOptions:
     """The options with what follows from the model and the target."""
     changes: dict[str, Any] = {}

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import keras_transformer as package
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.checkpoints import Architecture
 
 _Row = dict[str, str]
@@ -81,7 +83,7 @@ def _checkpoint_row(name: str, architecture: type[Architecture]) -> _Row:
     return {"model_type": name, "heads": ", ".join(architecture.heads), "reference": summary(architecture)}
 
 
-def _mixer_row(name: str, cls: Any) -> _Row:
+def _mixer_row(name: str, cls: type[keras.layers.Layer]) -> _Row:
     # A property depends on the arguments, so it is read from an instance; composed layers support what their parts do.
     layer = _example(cls) if isinstance(cls.supports, property) else cls
     supported, cache = "those of its parts", "those of its parts"
@@ -97,7 +99,7 @@ def _mixer_row(name: str, cls: Any) -> _Row:
     }
 
 
-def _example(cls: Any) -> Any:
+def _example(cls: type[keras.layers.Layer]) -> keras.layers.Layer | None:
     """Returns a small layer, if the required arguments are numbers; else None."""
     parameters = inspect.signature(cls).parameters.values()
     required = [each.name for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]

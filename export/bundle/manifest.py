@@ -161,7 +161,7 @@ def _read_json(directory: pathlib.Path, path: pathlib.Path) -> Any:
         raise InvalidBundleError(f"'{path}' cannot be read: {one_line(error)}") from error
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> JsonObject:
+def _without_repetition(pairs: list[tuple[str, object]]) -> JsonObject:
     found: JsonObject = {}
     for name, value in pairs:
         if name in found:

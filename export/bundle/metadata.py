@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from keras_transformer.export.data.manifest import PRODUCER
 from keras_transformer.export.errors import ExportError
@@ -98,7 +97,7 @@ def producer() -> str:
     return f"{PRODUCER} {__version__}"
 
 
-def _check_input(name: str, record: Any) -> None:
+def _check_input(name: str, record: object) -> None:
     where = f"metadata['inputs'][{name!r}]"
     if not isinstance(record, dict) or set(record) - set(_INPUT_FIELDS):
         raise ExportError(f"{where} must be a dict of {', '.join(_INPUT_FIELDS)}. Received: {record!r}")

@@ -51,7 +51,7 @@ def write_tokenizer(
     return TokenizerRecord(FOLDER, tokenizer.fingerprint, dict(options or {}))
 
 
-def read_tokenizer(directory: pathlib.Path, manifest: Manifest) -> Any:
+def read_tokenizer(directory: pathlib.Path, manifest: Manifest) -> Tokenizer | None:
     """The tokenizer of a bundle, or None.
 
     Raises:

@@ -7,7 +7,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.commands.importing import quick_imports
 from keras_transformer.export.commands.user_modules import check_imports, custom_objects
@@ -90,7 +90,7 @@ def _load_file(path: Path, imports: Sequence[str]) -> keras.Model:
 
     objects = custom_objects(imports)
     try:
-        model: Any = keras.models.load_model(path, custom_objects=objects, compile=False)
+        model: keras.Model = keras.models.load_model(path, custom_objects=objects, compile=False)
         return model
     except library_exceptions(ImportError) as error:
         remedy = next((remedy for words, remedy in _REMEDIES.items() if words in str(error)), None)
@@ -101,5 +101,5 @@ def _load_file(path: Path, imports: Sequence[str]) -> keras.Model:
 def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:
     from keras_transformer.checkpoints import from_huggingface
 
-    model: Any = from_huggingface(path, dtype=dtype, verbose=0)
+    model: keras.Model = from_huggingface(path, dtype=dtype, verbose=0)
     return model

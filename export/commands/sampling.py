@@ -1,12 +1,17 @@
 """The options of samplers on the command line."""
 
+from __future__ import annotations
+
 import argparse
 import itertools
 import pathlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import ExportError, MissingLibraryError
+
+if TYPE_CHECKING:
+    from keras_transformer.generation import JsonSchema, Regex
 
 # The options of each sampler, named after its constructor arguments.
 OPTIONS = {
@@ -17,7 +22,7 @@ OPTIONS = {
     "tree_search": ("num_simulations", "temperature", "top_k"),
 }
 # The type and the description of each.
-_WORDS: dict[str, tuple[Any, str, str]] = {
+_WORDS: dict[str, tuple[Callable[[str], object], str, str]] = {
     "temperature": (float, "T", "divides the logits (default: 1)"),
     "top_k": (int, "K", "only the K most likely tokens (default for contrastive: 4, for tree_search: 50)"),
     "top_p": (float, "P", "only the smallest set of most likely tokens whose probabilities sum to P"),
@@ -76,7 +81,7 @@ def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"sampler": sampler, "grammar": _grammar(arguments), **{name: getattr(arguments, name) for name in names}}
 
 
-def _grammar(arguments: argparse.Namespace) -> Any:
+def _grammar(arguments: argparse.Namespace) -> Regex | JsonSchema | None:
     """The grammar of `--json-schema` or `--regex`, or None."""
     from keras_transformer.generation import JsonSchema, Regex
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.quantization import WeightScheme
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
 
     from keras_transformer.quantization import Method
 
@@ -50,7 +51,12 @@ CANDIDATES: dict[str, Candidate] = {
 
 
 @contextlib.contextmanager
-def rounded(model: keras.Model, candidate: Candidate, schemes: Any, data: Any) -> Iterator[keras.Model]:
+def rounded(
+    model: keras.Model,
+    candidate: Candidate,
+    schemes: WeightScheme | Mapping[str, WeightScheme | None],
+    data: Iterable[object],
+) -> Iterator[keras.Model]:
     """Context with a model whose weights are those of a candidate: the given one, which is afterwards what it was, or a copy
     with scales that were trained.
 
@@ -76,7 +82,7 @@ def rounded(model: keras.Model, candidate: Candidate, schemes: Any, data: Any) -
         model.quantized_weights = before
 
 
-def _trained(model: keras.Model, values: list[Any], data: Any) -> keras.Model:
+def _trained(model: keras.Model, values: list[np.ndarray], data: Iterable[object]) -> keras.Model:
     """A copy of a rounded model with scales that were trained; the teacher has the values of before."""
     from keras_transformer.training import train_scales
 

@@ -188,7 +188,8 @@ class _Work:
         """Mixtures that approach the smallest one with a loss."""
         low, high = least_bytes(self._model), most_bytes(self._model)
         high = min(high, budget.nbytes or high)
-        trials: dict[frozenset[Any], list[Trial]] = {}  # Two sizes may have the same schemes.
+        # Two sizes may have the same schemes.
+        trials: dict[frozenset[tuple[str, WeightScheme | None]], list[Trial]] = {}
         for _ in range(_MIXTURES):
             middle = (low + high) // 2
             schemes, each = self._mixture(batches, middle), f"{name}, {readable_size(middle)}"

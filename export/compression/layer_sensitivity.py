@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras_transformer.export.bundle.manifest import read_manifest, write_manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
@@ -121,7 +121,9 @@ def _measured(
         return evaluation.measure(load(folder, ONNX.name, check=False)), size
 
 
-def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantization) -> Any:
+def _ranges(
+    folder: pathlib.Path, files: dict[str, str], quantization: Quantization
+) -> dict[str, tuple[float, float]] | None:
     if not isinstance(quantization, Int8Static):
         return None
     from keras_transformer.export.onnx.quantization.calibrate import ranges_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +26,21 @@ class Var(Protocol):
     def name(self) -> str: ...
     @property
     def val(self) -> np.ndarray | None: ...
+    @property
+    def op(self) -> Operation | None: ...
+
+
+class Operation(Protocol):
+    """An operator of a program of coremltools. Its inputs are also attributes, by name."""
+
+    @property
+    def op_type(self) -> str: ...
+    @property
+    def inputs(self) -> Mapping[str, Var | list[Var]]: ...
+    @property
+    def outputs(self) -> Sequence[Var]: ...
+    def value_inference(self) -> np.ndarray | None: ...
+    def __getattr__(self, name: str) -> Any: ...
 
 
 class Builder:

@@ -12,7 +12,7 @@ from keras_transformer.export.coreml.builder import Builder, Var, kind_of
 _HIDDEN = -3e4  # Within the range of float16; its exponential is 0.
 
 
-def attention(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def attention(build: Builder, inputs: Sequence[Var], options: Mapping[str, Any]) -> Var:
     """`Attention` of opset 23 without a past: `softmax(scale q k^T + mask) v`, with fewer key than query heads if so.
 
     Raises:
@@ -58,7 +58,7 @@ def _masked(build: Builder, scores: Var, mask: Var) -> Var:
     return build.add(x=scores, y=mask)
 
 
-def rotary(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def rotary(build: Builder, inputs: Sequence[Var], options: Mapping[str, Any]) -> Var:
     """`RotaryEmbedding` of opset 23: pairs of features turned by angles whose cosines and sines are given."""
     x, cosine, sine, *rest = inputs
     shape, is_flat = x.shape, len(x.shape) == 3
@@ -87,7 +87,7 @@ def rotary(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) ->
     return build.reshape(result, shape) if is_flat else build.transpose(result, (0, 2, 1, 3))
 
 
-def _part(build: Builder, x: Any, first: int, last: int) -> Any:
+def _part(build: Builder, x: Var, first: int, last: int) -> Any:
     """Features of the last axis; None for none of them."""
     if first == last:
         return None
@@ -97,7 +97,7 @@ def _part(build: Builder, x: Any, first: int, last: int) -> Any:
     return build.slice_by_index(x=x, begin=begin, end=end)
 
 
-def rms_norm(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def rms_norm(build: Builder, inputs: Sequence[Var], options: Mapping[str, Any]) -> Var:
     """`RMSNormalization`: `x / sqrt(mean(x^2) + epsilon) scale`."""
     x, scale = inputs
     axes = list(range(options.get("axis", -1) % len(x.shape), len(x.shape)))
@@ -106,7 +106,7 @@ def rms_norm(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) 
     return build.mul(x=build.mul(x=x, y=factor), y=scale)
 
 
-def layer_norm(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def layer_norm(build: Builder, inputs: Sequence[Var], options: Mapping[str, Any]) -> Var:
     """`LayerNormalization` with a scale, and an offset if there is one."""
     x, scale, *rest = inputs
     axes = list(range(options.get("axis", -1) % len(x.shape), len(x.shape)))
@@ -116,7 +116,7 @@ def layer_norm(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]
     return build.add(x=scaled, y=rest[0]) if rest and rest[0] is not None else scaled
 
 
-def gemm(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def gemm(build: Builder, inputs: Sequence[Var], options: Mapping[str, Any]) -> Var:
     """`Gemm`: `alpha a b + beta c`, each of `a` and `b` transposed if so."""
     first, second, *rest = inputs
     turned = {"transpose_x": bool(options.get("transA", 0)), "transpose_y": bool(options.get("transB", 0))}

@@ -5,9 +5,12 @@ In 16 bits integers are exact up to 2048. Positions, counts and what is computed
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.coreml.builder import kind_of
+
+if TYPE_CHECKING:
+    from keras_transformer.export.coreml.builder import Operation, Var
 
 
 class ComputesInHalf:
@@ -18,12 +21,12 @@ class ComputesInHalf:
 
     def __init__(self) -> None:
         # With the variable, since an `id` may be given again.
-        self._known: dict[int, tuple[Any, bool]] = {}
+        self._known: dict[int, tuple[Var, bool]] = {}
 
-    def __call__(self, operator: Any) -> bool:
+    def __call__(self, operator: Operation) -> bool:
         return not self._is_of_integers(operator)
 
-    def _is_of_integers(self, operator: Any) -> bool:
+    def _is_of_integers(self, operator: Operation) -> bool:
         """Whether all float inputs that are no constants were integers."""
         if operator.op_type == "cast" and kind_of(operator.x) == "int32":
             return True
@@ -31,13 +34,13 @@ class ComputesInHalf:
         given = [each for each in _variables(operator) if each.val is None and kind_of(each) == "fp32"]
         return bool(given) and all(map(self._was_integer, given))
 
-    def _was_integer(self, variable: Any) -> bool:
+    def _was_integer(self, variable: Var) -> bool:
         if id(variable) not in self._known:
             found = variable.op is not None and self._is_of_integers(variable.op)
             self._known[id(variable)] = variable, found
         return self._known[id(variable)][1]
 
 
-def _variables(operator: Any) -> list[Any]:
+def _variables(operator: Operation) -> list[Var]:
     given = [each if isinstance(each, (list, tuple)) else [each] for each in operator.inputs.values()]
     return [each for several in given for each in several]

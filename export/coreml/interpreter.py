@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.coreml.library import coremltools
+
+if TYPE_CHECKING:
+    from keras_transformer.export.coreml.builder import Operation, Var
 
 
 class Program:
@@ -57,7 +60,7 @@ class Program:
                 variable._sym_val = self._value(np.asarray(value), variable)
         return {each.name: np.asarray(each.val) for each in self._main.outputs}
 
-    def _value(self, array: np.ndarray, variable: Any) -> Any:
+    def _value(self, array: np.ndarray, variable: Var) -> _Known:
         """An array in the type of a variable, as coremltools keeps values."""
         return _Known(array.astype(self._types.nptype_from_builtin(variable.dtype)).reshape(variable.shape))
 
@@ -69,7 +72,7 @@ class _Known:
         self.val = array
 
 
-def _computed(operator: Any) -> Any:
+def _computed(operator: Operation) -> np.ndarray:
     own = _OWN.get(operator.op_type)
     if own is not None:
         return own(operator)
@@ -79,7 +82,7 @@ def _computed(operator: Any) -> Any:
     return found
 
 
-def _conv(operator: Any) -> np.ndarray:
+def _conv(operator: Operation) -> np.ndarray:
     """A convolution of any number of axes, as sums over the elements of the kernel."""
     weight = operator.weight.val.astype("float32")
     rank, groups = weight.ndim - 2, int(operator.groups.val)
@@ -115,37 +118,37 @@ _REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def _reduced(operator: Any) -> np.ndarray:
+def _reduced(operator: Operation) -> np.ndarray:
     x, axes = operator.x.val, tuple(int(each) for each in operator.axes.val)
     wide = x.astype("float32") if x.dtype.kind == "f" else x
     return _REDUCTIONS[operator.op_type](wide, axis=axes, keepdims=bool(operator.keep_dims.val))
 
 
-def _cumsum(operator: Any) -> np.ndarray:
+def _cumsum(operator: Operation) -> np.ndarray:
     x, axis = operator.x.val.astype("float32"), int(operator.axis.val)
     x = np.flip(x, axis) if operator.reverse.val else x
     total = np.cumsum(x, axis, dtype="float32") - (x if operator.exclusive.val else 0)
     return np.flip(total, axis) if operator.reverse.val else total
 
 
-def _silu(operator: Any) -> np.ndarray:
+def _silu(operator: Operation) -> np.ndarray:
     x = operator.x.val.astype("float32")
     return x / (1 + np.exp(-x))
 
 
-def _matmul(operator: Any) -> np.ndarray:
+def _matmul(operator: Operation) -> np.ndarray:
     """Products of 16 bits are added in 32, as hardware does."""
     first, second = (each.val.astype("float32") for each in (operator.x, operator.y))
     first = first.swapaxes(-1, -2) if operator.transpose_x.val else first
     return first @ (second.swapaxes(-1, -2) if operator.transpose_y.val else second)
 
 
-def _linear(operator: Any) -> np.ndarray:
+def _linear(operator: Operation) -> np.ndarray:
     x, weight = (each.val.astype("float32") for each in (operator.x, operator.weight))
     return x @ weight.T + operator.bias.val.astype("float32")
 
 
-def _layer_norm(operator: Any) -> np.ndarray:
+def _layer_norm(operator: Operation) -> np.ndarray:
     x, axes = operator.x.val.astype("float32"), tuple(int(each) for each in operator.axes.val)
     centered = x - x.mean(axes, keepdims=True)
     normal = centered / np.sqrt((centered**2).mean(axes, keepdims=True) + np.float32(operator.epsilon.val))
@@ -154,7 +157,7 @@ def _layer_norm(operator: Any) -> np.ndarray:
     return scaled if beta is None else scaled + beta.val.astype("float32")
 
 
-def _scatter_nd(operator: Any) -> np.ndarray:
+def _scatter_nd(operator: Operation) -> np.ndarray:
     found = np.array(operator.data.val)
     places = tuple(np.moveaxis(operator.indices.val, -1, 0))
     if operator.mode.val == "add":
@@ -166,7 +169,7 @@ def _scatter_nd(operator: Any) -> np.ndarray:
     return found
 
 
-def _gather_nd(operator: Any) -> np.ndarray:
+def _gather_nd(operator: Operation) -> np.ndarray:
     x, places, batch = operator.x.val, operator.indices.val, int(operator.batch_dims.val)
     flat, rows = (each.reshape(-1, *each.shape[batch:]) for each in (x, places))
     found = [each[tuple(np.moveaxis(row, -1, 0))] for each, row in zip(flat, rows, strict=True)]

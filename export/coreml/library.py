@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+from types import ModuleType
 from typing import Any
 
 _FRAMEWORKS = ("tensorflow", "torch", "sklearn", "transformers")
 
 
-def coremltools(module: str = "") -> Any:
+def coremltools(module: str = "") -> ModuleType:
     """The package, or one of its modules.
 
     It imports TensorFlow, PyTorch and others where it finds them, which takes seconds, and nothing here needs them.

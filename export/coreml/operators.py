@@ -14,7 +14,7 @@ from keras_transformer.export.coreml import composites
 from keras_transformer.export.coreml.builder import Builder, Var, kind_of, value_of
 from keras_transformer.export.coreml.rearranging import REARRANGING
 
-Operator = Callable[[Builder, Sequence[Any], Mapping[str, Any]], Any]
+Operator = Callable[[Builder, Sequence[Any], Mapping[str, Any]], Var | list[Var]]
 _FLOAT_CODES = (1, 10, 11)  # TensorProto.FLOAT, FLOAT16, DOUBLE.
 _BOOL_CODE = 9
 
@@ -58,7 +58,7 @@ def _variadic(name: str) -> Operator:
 
 
 def _reduction(name: str) -> Operator:
-    def emit(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def emit(build: Builder, inputs: Sequence[Var], options: Mapping[str, Any]) -> Var:
         x, *rest = inputs
         given = options.get("axes") if not rest or rest[0] is None else value_of(rest[0]).ravel()
         if given is None and options.get("noop_with_empty_axes"):
@@ -120,7 +120,7 @@ def _where(build: Builder, inputs: Sequence[Var], options: Mapping[str, object])
     return build.select(cond=wide[0], a=wide[1], b=wide[2])
 
 
-def _conv(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _conv(build: Builder, inputs: Sequence[Var], options: Mapping[str, Any]) -> Var:
     x, weight, *bias = inputs
     rank = len(x.shape) - 2
     if options.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID", "NOTSET", "VALID"):
@@ -142,7 +142,7 @@ def _cumsum(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]
     return build.cast(total, "int32") if is_integer else total
 
 
-def _topk(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _topk(build: Builder, inputs: Sequence[Var], options: Mapping[str, Any]) -> list[Var]:
     x, count = inputs
     is_integer = kind_of(x) == "int32"
     chosen = {"k": int(value_of(count).reshape(())), "axis": options.get("axis", -1)}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.coreml.builder import Builder
 from keras_transformer.export.coreml.halves import ComputesInHalf
 from keras_transformer.export.coreml.library import coremltools
 from keras_transformer.export.coreml.operators import OPERATORS
+
+if TYPE_CHECKING:
+    import onnx
 
 # A pass of coremltools turns indices into 16 bits without a sign, and negative ones into other indices.
 _SHORT_INDICES = "common::add_int16_cast"
@@ -49,7 +52,7 @@ def write_program(path: pathlib.Path, package: pathlib.Path, half: bool) -> None
     model.save(str(package))
 
 
-def _program(graph: Any, opset: Any, half: bool) -> Any:
+def _program(graph: onnx.GraphProto, opset: object, half: bool) -> Any:
     mil = coremltools("converters.mil")
     core = coremltools("converters.mil.mil")
     kinds = {"fp32": core.types.fp32, "int32": core.types.int32, "bool": core.types.int32}
@@ -70,27 +73,27 @@ def _program(graph: Any, opset: Any, half: bool) -> Any:
     return program
 
 
-def _inputs(graph: Any) -> list[Any]:
+def _inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     constants = {each.name for each in graph.initializer}
     return [each for each in graph.input if each.name not in constants]
 
 
-def _kind(value: Any) -> str:
+def _kind(value: onnx.ValueInfoProto) -> str:
     return _TYPES[value.type.tensor_type.elem_type]
 
 
-def _shape(value: Any) -> tuple[int, ...]:
+def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     return tuple(each.dim_value for each in value.type.tensor_type.shape.dim)
 
 
-def _known(build: Builder, graph: Any) -> dict[str, object]:
+def _known(build: Builder, graph: onnx.GraphProto) -> dict[str, object]:
     """The constants of a graph, which become those of the program where they are read."""
     from onnx import numpy_helper
 
     return {each.name: build.constant(numpy_helper.to_array(each)) for each in graph.initializer}
 
 
-def _emit(build: Builder, node: Any, known: dict[str, object]) -> None:
+def _emit(build: Builder, node: onnx.NodeProto, known: dict[str, object]) -> None:
     import onnx
 
     options = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
@@ -108,6 +111,6 @@ def _emit(build: Builder, node: Any, known: dict[str, object]) -> None:
         known[name] = each
 
 
-def _output(build: Builder, result: Any, value: Any) -> Any:
+def _output(build: Builder, result: Any, value: onnx.ValueInfoProto) -> Any:
     number = build.cast(result, "int32") if _kind(value) == "bool" else result
     return build.identity(x=build.reshape(number, _shape(value)), name=value.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ def _concat(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     return build.cast(found, "bool") if kind_of(inputs[0]) == "bool" else found
 
 
-def _split(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _split(build: Builder, inputs: Sequence[Var], options: Options) -> list[Var]:
     x, *rest = inputs
     axis = options.get("axis", 0)
     if rest and rest[0] is not None:
@@ -162,7 +162,7 @@ def _filled(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     return build.constant(np.full(value_of(inputs[0]).ravel(), value.item()).astype(value.dtype))
 
 
-REARRANGING = {
+REARRANGING: Mapping[str, Callable[[Builder, Sequence[Var], Options], Var | list[Var]]] = {
     "Concat": _concat,
     "ConstantOfShape": _filled,
     "Expand": _expand,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from keras_transformer.export.data.export_spec import Coverage, Probe
 
 # More sizes than so many are written as a range.
 _MOST_SIZES = 9
-_NOT_FINITE = {"NaN": np.isnan, "-inf": np.isneginf, "inf": np.isposinf}
+_NOT_FINITE: dict[str, Callable[[np.ndarray], np.ndarray]] = {"NaN": np.isnan, "-inf": np.isneginf, "inf": np.isposinf}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Domain:
         return cls(
             {name: each for name, each in found.items() if each is not None},
             {axis: tuple(sorted(each)) for axis, each in sizes.items()},
-            not_finite={name: each for name in names if (each := _not_finite([one[name] for one in arrays]))},
+            not_finite={name: kinds for name in names if (kinds := _not_finite([each[name] for each in arrays]))},
         )
 
     def outside(self, inputs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarray]) -> list[str]:

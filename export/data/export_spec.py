@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+    from keras_transformer.export.targets.target import Target
+
 # Names in lists and dicts.
 Structure: TypeAlias = "str | Sequence[Structure] | Mapping[str, Structure]"
 # What rounding may make of logits, as a share of their scale, where two ways through a deep model are compared.
@@ -228,7 +230,7 @@ class ExportSpec:
     runs_floats: bool = True
     folds_factors: bool = True
     onnx: Any = None
-    target: Any = None
+    target: Target | None = None
     metadata: JsonObject = dataclasses.field(default_factory=dict[str, Any])
     tokenizer: Any = None
     tokenizer_options: Mapping[str, Any] | None = None

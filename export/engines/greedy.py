@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _PROMPT_LENGTHS, _NEW_TOKENS = (5, 3), 8
 
-Steps = Generator[np.ndarray, Any, None]
+Steps = Generator[np.ndarray, Sequence[int], None]
 
 
-def greedy_tokens(steps: Steps, max_new_tokens: int, end_id: Any = None) -> list[int]:
+def greedy_tokens(steps: Steps, max_new_tokens: int, end_id: int | Sequence[int] | None = None) -> list[int]:
     """The new tokens of one text, up to and including the end token.
 
     Args:

@@ -19,7 +19,7 @@ KINDS = ("byte_pair", "bytes")
 _ROLES = {"start": "bos_token", "end": "eos_token", "pad": "pad_token", "unknown": "unk_token", "mask": "mask_token"}
 
 
-def tokenizer_json(tokenizer: Any, engine: str) -> JsonObject:
+def tokenizer_json(tokenizer: Tokenizer, engine: str) -> JsonObject:
     """Returns the content of `tokenizer.json`.
 
     Args:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -88,7 +87,7 @@ def cross_cache(model: keras.Model, cache: KeyValueCache, engine: str) -> KeyVal
     return found
 
 
-def float32_decoder(model: keras.Model) -> Any:
+def float32_decoder(model: keras.Model) -> keras.Model:
     """Returns the model in float32 with rounded ternary weights and the same tokenizer."""
     twin = frozen_twin(float32_twin(model))
     if twin is not model:

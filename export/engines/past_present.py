@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -78,7 +78,7 @@ class PastPresent:
         nothing = np.zeros((batch, self.cache.num_heads, 0, self.cache.head_dim), "float32")
         return {rename(past): nothing for _, past, _ in self.names()}
 
-    def next_past(self, outputs: Mapping[str, Any], rename: Callable[[str], str] = str) -> dict[str, np.ndarray]:
+    def next_past(self, outputs: Mapping[str, np.ndarray], rename: Callable[[str], str] = str) -> dict[str, np.ndarray]:
         """The outputs of a step as the inputs of the next."""
         return {rename(past): outputs[present] for _, past, present in self.names()}
 

@@ -32,7 +32,7 @@ class RuntimeLanguageModel(Generator):
     """
 
     steps: RuntimeSteps
-    metadata: Mapping[str, Any] = MappingProxyType({})
+    metadata: Mapping[str, object] = MappingProxyType({})
 
     def generator(self) -> "RuntimeLanguageModel":
         """The object that reads prompts for an engine: the model itself."""

@@ -199,7 +199,7 @@ def _output_labels(signature: Signature) -> dict[str, str]:
 
 def _check_unsupported(model: ir.Model, locate: Any, failed: Mapping[str, BaseException]) -> None:
     """Raises for ops that tf2onnx left in the graph under their TensorFlow names: it has none, or has failed there."""
-    found: dict[tuple[str, Any], str] = {}
+    found: dict[tuple[str, str], str] = {}
     for node in all_nodes(model.graph):
         if node.domain not in ("", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, ""):
             error = failed.get(node.name or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -54,7 +54,9 @@ def _with_values(graph: TracedGraph) -> FrozenGraph:
         name: tf.TensorSpec(tf.TensorShape(places[name]["shape"].shape), places[name]["dtype"].type, name)
         for name in (*graph.inputs, *graph.weights)
     }
-    function: Any = tf.function(imported, autograph=False).get_concrete_function(**arguments)
+    function: tf.types.experimental.ConcreteFunction = tf.function(imported, autograph=False).get_concrete_function(
+        **arguments
+    )
     tensors = {tensor.op.name: tensor.name for tensor in function.inputs}
     inputs = {name: tensors[name] for name in arguments}
     outputs = {key: tensor.name for key, tensor in function.structured_outputs.items()}

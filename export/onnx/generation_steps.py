@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class BoundCache(dict):
     """Arrays by name that steps update in place, with the `Binding` of the last step and the key that it was made for."""
 
-    key: Any = None
+    key: Hashable = None
     binding: Binding | None = None
 
 
@@ -39,7 +39,7 @@ class Binding:
         self,
         session: onnxruntime.InferenceSession,
         labels: Mapping[str, str],
-        cache: Mapping[str, Any],
+        cache: Mapping[str, onnxruntime.OrtValue],
         in_place: Collection[str],
     ) -> None:
         self._session = session
@@ -54,9 +54,9 @@ class Binding:
                 self._binding.bind_output(label)
         names = list(labels)  # Results are in the order in which outputs are bound.
         self._positions = {name: names.index(name) for name in self._others}
-        self._values: dict[str, Any] | None = None
+        self._values: dict[str, onnxruntime.OrtValue] | None = None
 
-    def run(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def run(self, arrays: Mapping[str, np.ndarray]) -> dict[str, onnxruntime.OrtValue]:
         """Returns the outputs outside the cache: dict of name to `OrtValue`, overwritten by the next run."""
         for name, array in arrays.items():
             self._binding.bind_cpu_input(name, array)
@@ -74,7 +74,7 @@ class OnnxSteps(RuntimeSteps):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._sessions: dict[str, Any] = {}
+        self._sessions: dict[str, onnxruntime.InferenceSession] = {}
         self._lock = threading.Lock()
         _, manifest, backend, _ = arguments
         self._labels = functools.cache(functools.partial(file_names, manifest, backend))
@@ -91,7 +91,7 @@ class OnnxSteps(RuntimeSteps):
     def make_cache(self, arrays: dict[str, np.ndarray]) -> Cache:
         return self._bindable(super().make_cache(arrays))
 
-    def _session(self, signature: str) -> Any:
+    def _session(self, signature: str) -> onnxruntime.InferenceSession:
         with self._lock:
             if signature not in self._sessions:
                 if self.is_frugal:
@@ -124,10 +124,10 @@ class OnnxSteps(RuntimeSteps):
     def _bindable(self, cache: Cache) -> Cache:
         return BoundCache(cache) if self._in_place.issuperset(self._updated) else cache
 
-    def _array(self, array: np.ndarray) -> Any:
+    def _array(self, array: np.ndarray) -> onnxruntime.OrtValue:
         import onnxruntime
 
         return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
 
-    def _numpy(self, array: Any) -> np.ndarray:
+    def _numpy(self, array: onnxruntime.OrtValue) -> np.ndarray:
         return array.numpy()

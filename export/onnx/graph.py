@@ -96,7 +96,7 @@ class NodeMaker:
         self._nodes.append(make_node(op, inputs, result, name, **attributes))
         return self._nodes[-1].outputs[0]
 
-    def constant(self, value: Any, label: str) -> ir.Value:
+    def constant(self, value: object, label: str) -> ir.Value:
         """Makes a constant."""
         return self._store(f"{self._result}/{label}", np.asarray(value))
 

@@ -10,7 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    from tensorflow.core.framework.function_pb2 import FunctionDef
 
 _LOOPS_OF_TF1, _LOOPS_OF_TF2 = {"LoopCond"}, {"While", "StatelessWhile"}
 _RANDOM = {"RandomUniform", "RandomUniformInt", "RandomStandardNormal"}
@@ -52,7 +56,7 @@ def only_needed() -> Iterator[None]:
     from tf2onnx import tfonnx
 
     original: Callable[..., Any] = tfonnx.run_rewriters
-    resolve_functions: Callable[[Any], list[Any]] = tfonnx.resolve_functions
+    resolve_functions: Callable[[tf.Graph], list[tf.Graph]] = tfonnx.resolve_functions
 
     def run_rewriters(graph: Any, rewriters: list[Any], continue_on_error: bool) -> None:
         kinds = _kinds(graph)
@@ -90,17 +94,17 @@ def failed_nodes() -> Iterator[dict[str, BaseException]]:
         logger.setLevel(level)
 
 
-def _functions(graph: Any) -> list[Any]:
+def _functions(graph: tf.Graph) -> list[tf.Graph]:
     """The functions of a graph as graphs, with the shapes of what they are called with, callees before callers."""
     from tf2onnx import tf_loader
 
-    found: dict[str, Any] = {}
+    found: dict[str, tf.Graph] = {}
     _add_functions(found, graph, {name: each.definition for name, each in graph._functions.items()})
     tf_loader._FUNCTIONS.update(found)
     return _ordered(list(found.values()))
 
 
-def _add_functions(found: dict[str, Any], graph: Any, definitions: Mapping[str, Any]) -> None:
+def _add_functions(found: dict[str, tf.Graph], graph: tf.Graph, definitions: Mapping[str, FunctionDef]) -> None:
     """Adds the functions that the operations of a graph call, at any depth."""
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
@@ -117,7 +121,7 @@ def _add_functions(found: dict[str, Any], graph: Any, definitions: Mapping[str, 
             _add_functions(found, found[name], definitions)
 
 
-def _ordered(functions: list[Any]) -> list[Any]:
+def _ordered(functions: list[tf.Graph]) -> list[tf.Graph]:
     """Functions behind those that they call, by name where there is a choice."""
     waiting = {each.name: each for each in functions}
     calls = {name: _called(each) & waiting.keys() for name, each in waiting.items()}
@@ -128,12 +132,12 @@ def _ordered(functions: list[Any]) -> list[Any]:
     return found
 
 
-def _called(function: Any) -> set[str]:
+def _called(function: tf.Graph) -> set[str]:
     """The names of the functions that a function calls."""
     return set().union(*map(_called_by, function.get_operations()))
 
 
-def _called_by(node: Any) -> set[str]:
+def _called_by(node: tf.Operation) -> set[str]:
     """The names of the functions that an operation calls."""
     attributes = node.node_def.attr.values()
     single = {each.func.name for each in attributes if each.HasField("func")}

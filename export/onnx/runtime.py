@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,5 +54,5 @@ class OnnxRuntime:
         self._outputs = [each.name for each in self._session.get_outputs()]
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results: Any = self._session.run(None, arrays)
+        results: list[np.ndarray] = self._session.run(None, arrays)
         return dict(zip(self._outputs, results, strict=True))

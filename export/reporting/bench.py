@@ -204,7 +204,7 @@ class _Worker:
             figures = (p50, p90, p99, case["count"] / p50 * 1e3, case["unit"])
             yield Row(self.backend, case["name"], case["sizes"], *figures, self._loaded["seconds"], memory, size)
 
-    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, question: Mapping[str, object]) -> dict[str, Any]:
         try:
             self._stdin.write(json.dumps(question) + "\n")
             self._stdin.flush()

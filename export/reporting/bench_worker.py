@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from keras_transformer.export.errors import ExportError, InputError
 from keras_transformer.export.loading.load import load
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
 _WARM_UP = 3
 _LENGTH, _NEW = 32, 64
@@ -58,7 +61,7 @@ def open_cases(
     if hasattr(model, "steps"):
         return _language_cases(model, sizes), seconds
     names = list(manifest.artifact(backend).signatures)
-    models: dict[str, Any] = {names[0]: model}
+    models: dict[str, RuntimeModel] = {names[0]: model}
     for name in names[1:]:
         start = time.perf_counter()
         models[name] = load(bundle, backend, name, num_threads, check=False)
@@ -87,7 +90,7 @@ def _import(backend: str) -> None:
         importlib.import_module(library.module)
 
 
-def _case(name: str, model: Any, sizes: Mapping[str, int]) -> _Case:
+def _case(name: str, model: RuntimeModel, sizes: Mapping[str, int]) -> _Case:
     own = {axis for spec in model.inputs for axis in spec.axes if axis}
     arrays = model.example(**{axis: size for axis, size in sizes.items() if axis in own})
     found = sizes_of(model.inputs, arrays)

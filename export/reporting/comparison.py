@@ -6,7 +6,7 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
     import keras
+
+    from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
 
 _BATCH, _ONE, _FEW = 256, 1, 32
@@ -95,8 +97,8 @@ def compare(model: keras.Model, model_path: Path, bundle: Path, inputs: np.ndarr
     return Comparison(entries, len(labels))
 
 
-def _only_output(bundle: Path, name: str) -> Callable[[np.ndarray], Any]:
-    loaded: Any = load(bundle, name)
+def _only_output(bundle: Path, name: str) -> Callable[[np.ndarray], np.ndarray]:
+    loaded: RuntimeModel = load(bundle, name)
 
     def call(batch):
         (output,) = loaded(batch).values()
@@ -105,14 +107,14 @@ def _only_output(bundle: Path, name: str) -> Callable[[np.ndarray], Any]:
     return call
 
 
-def _in_batches(call: Callable[[np.ndarray], Any], inputs: np.ndarray) -> np.ndarray:
+def _in_batches(call: Callable[[np.ndarray], np.ndarray], inputs: np.ndarray) -> np.ndarray:
     return np.concatenate([call(inputs[start : start + _BATCH]) for start in range(0, len(inputs), _BATCH)])
 
 
 def _measure(
     name: str,
     size: int,
-    call: Callable[[np.ndarray], Any],
+    call: Callable[[np.ndarray], np.ndarray],
     inputs: np.ndarray,
     labels: np.ndarray,
     expected: np.ndarray,
@@ -126,7 +128,7 @@ def _measure(
     return Entry(name, size, accuracy, one, few, difference)
 
 
-def _milliseconds(call: Callable[[np.ndarray], Any], inputs: np.ndarray, times: int = 40) -> float:
+def _milliseconds(call: Callable[[np.ndarray], np.ndarray], inputs: np.ndarray, times: int = 40) -> float:
     """The median time of a call, without the first three calls of a shape."""
     seconds = []
     for index in range(times + 3):

@@ -4,7 +4,6 @@ import html
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.manifest import Manifest
@@ -223,5 +222,5 @@ def _op_table(name: str, counts: Mapping[str, int]) -> str:
     return f"<div>{table((format_label(name), '', ''), rows, numbers=(1,))}{more}</div>"
 
 
-def _pairs(pairs: Mapping[str, Any]) -> str:
+def _pairs(pairs: Mapping[str, object]) -> str:
     return table(("", ""), [[html.escape(name), html.escape(str(value))] for name, value in pairs.items()])

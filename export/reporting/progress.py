@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TextIO
 
 from keras_transformer.utils.captured_stderr import real_stderr
 
-Progress = bool | Callable[[str], Any]
+Progress = bool | Callable[[str], object]
 _WIDTH = 24
 _AFTER_S, _EVERY_S = 1.0, 0.5
 

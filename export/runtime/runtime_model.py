@@ -71,7 +71,7 @@ class RuntimeModel:
         self.inputs = inputs
         self.outputs = outputs
         self.tokenizer: Any = None
-        self.tokenizer_options: dict[str, Any] = {}
+        self.tokenizer_options: dict[str, object] = {}
         self._states: tuple[str, ...] = ()
         self._state: dict[str, np.ndarray] = {}
         self._state_lock = threading.Lock()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -55,7 +54,7 @@ def _check_operations(graph: TracedGraph, locate: Callable[[str, str], str]) -> 
 def write_signatures(traced: TracedModule, names: Sequence[str], path: pathlib.Path) -> None:
     """Writes a SavedModel with some signatures of a `TracedModule`, which read the variables of the model."""
     # A Keras model is not made an attribute: TensorFlow would then trace its own default signature too.
-    module: Any = tf.Module(name="exported")
+    module: tf.Module = tf.Module(name="exported")
     module.exported_variables, module.exported_modules = traced.exported_variables, traced.exported_modules
     save(module, {name: traced.function(name) for name in names}, path)
 

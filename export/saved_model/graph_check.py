@@ -8,7 +8,7 @@ read is their argument.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import InvalidBundleError
@@ -16,8 +16,10 @@ from keras_transformer.export.operations.computing import COMPUTING, MAIN_GRAPH,
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework.attr_value_pb2 import AttrValue
     from tensorflow.core.framework.function_pb2 import FunctionDef
     from tensorflow.core.framework.node_def_pb2 import NodeDef
+    from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 
 FILE = "saved_model.pb"
 _KINDS = {"user_object", "function", "bare_concrete_function", "variable", "constant", "resource", "captured_tensor"}
@@ -78,7 +80,7 @@ def _meta_graph(path: pathlib.Path) -> Any:
     return message.meta_graphs[0]
 
 
-def _operations(nodes: Any) -> set[str]:
+def _operations(nodes: Iterable[NodeDef]) -> set[str]:
     return {node.op for node in nodes}
 
 
@@ -122,7 +124,7 @@ def _is_call_by_name(node: NodeDef, names: set[str]) -> bool:
     return node.op in names and op_def_registry.get(node.op) is None
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: AttrValue) -> Iterator[str]:
     """Every text in an attribute: some passes over graphs find functions by names in texts."""
     for called in (value.func, *value.list.func):
         yield called.name
@@ -132,7 +134,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield text.decode("utf-8", "replace")
 
 
-def _check_main_graph(meta: Any, names: set[str], saving: set[str]) -> None:
+def _check_main_graph(meta: MetaGraphDef, names: set[str], saving: set[str]) -> None:
     """Checks the graph that servers run: variables are read from where the server says."""
     where, saver, nodes = "the main graph", meta.saver_def, meta.graph_def.node
     path = saver.filename_tensor_name.split(":")[0]
@@ -160,6 +162,6 @@ def _refused(what: str, reason: str) -> InvalidBundleError:
     return InvalidBundleError(f"the SavedModel is not loaded, because of {what}: {reason}")
 
 
-def _shown(text: Any, limit: int = 80) -> str:
+def _shown(text: object, limit: int = 80) -> str:
     """A name in the file as one short printable line."""
     return ascii(str(text))[1:-1][:limit]

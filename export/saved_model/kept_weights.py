@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -87,7 +87,7 @@ def kept_pairs(directory: pathlib.Path, variables: Sequence[keras.Variable]) -> 
 
 
 def _pairs(
-    reader: Any, stored: dict[tuple[str, str], dict[str, str]], variables: dict[str, object]
+    reader: tf.train.CheckpointReader, stored: dict[tuple[str, str], dict[str, str]], variables: dict[str, object]
 ) -> Iterator[WeightPair]:
     for path, variable in variables.items():
         expected = np.asarray(variable)

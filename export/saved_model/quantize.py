@@ -1,8 +1,9 @@
 """Quantized SavedModels: weights in 4, 8 or 16 bits that are dequantized when the model runs."""
 
+from __future__ import annotations
+
 import pathlib
 import shutil
-from typing import Any
 
 import keras
 import numpy as np
@@ -72,7 +73,9 @@ class QuantizedModule(tf.Module):
                 exported.pop(id(each), None)
         self.exported_variables = list(exported.values())
 
-    def _trace(self, name: str, signature: Signature, small: list[tuple[keras.Variable, Any]]) -> Any:
+    def _trace(
+        self, name: str, signature: Signature, small: list[tuple[keras.Variable, KeptWeight]]
+    ) -> tf.types.experimental.ConcreteFunction:
         def traced(**tensors: Tensor) -> dict[str, Tensor]:
             mapping = [(variable, dequantized()) for variable, dequantized in small]
             with keras.StatelessScope(state_mapping=mapping):
@@ -97,7 +100,7 @@ def _kept(variables: dict[str, keras.Variable], quantization: Quantization) -> d
     return weights
 
 
-def _small(array: np.ndarray, quantization: Quantization) -> Any:
+def _small(array: np.ndarray, quantization: Quantization) -> _Half | _Blocks:
     if quantization.mode == "fp16":
         return _Half(array)
     return (

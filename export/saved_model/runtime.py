@@ -48,7 +48,7 @@ def load_saved_model(path: str, num_threads: int) -> Any:
             return _loaded(path)
 
 
-_LOADED: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+_LOADED: weakref.WeakValueDictionary[tuple[str, int, int, int], object] = weakref.WeakValueDictionary()
 
 
 def _loaded(path: str) -> Any:

@@ -12,6 +12,7 @@ from keras_transformer.export.errors import ExportError, RunError
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.array_spec import ArraySpec
+    from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +76,8 @@ def why_alone(inputs: Iterable[ArraySpec], outputs: Iterable[ArraySpec]) -> str 
 
 
 def run_batched(
-    model: Any, requests: Sequence[dict[str, np.ndarray]], max_batch_size: int
-) -> tuple[list[Any], list[int]]:
+    model: RuntimeModel, requests: Sequence[dict[str, np.ndarray]], max_batch_size: int
+) -> tuple[list[dict[str, np.ndarray] | RunError], list[int]]:
     """Runs requests in as few calls as possible; results equal those of separate calls.
 
     Requests are batched if only their numbers of examples differ, and the first axis of every input and output is `batch`.
@@ -121,7 +122,7 @@ def _examples(arrays: dict[str, np.ndarray]) -> int:
     return len(next(iter(arrays.values())))
 
 
-def _run(model: Any, requests: Sequence[dict[str, np.ndarray]]) -> list[Any]:
+def _run(model: RuntimeModel, requests: Sequence[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray] | RunError]:
     if len(requests) == 1:
         return [_alone(model, requests[0])]
     try:
@@ -133,7 +134,7 @@ def _run(model: Any, requests: Sequence[dict[str, np.ndarray]]) -> list[Any]:
     return [{name: pieces[name][index] for name in outputs} for index in range(len(requests))]
 
 
-def _alone(model: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _alone(model: RuntimeModel, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray] | RunError:
     try:
         return model(arrays)
     except RunError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from starlette.responses import Response
@@ -82,7 +82,7 @@ def _tokens(arrays: dict[str, np.ndarray]) -> int:
 
 
 def _content(name: str, vectors: np.ndarray, encoding: str, tokens: int) -> JsonObject:
-    found: list[Any] = list(vectors)
+    found: list[np.ndarray | str] = list(vectors)
     if encoding == "base64":
         found = [base64.b64encode(each.astype("<f4").tobytes()).decode() for each in vectors]
     data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(found)]

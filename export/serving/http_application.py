@@ -19,6 +19,7 @@ from keras_transformer.export.serving.requests import Limits
 from keras_transformer.export.serving.served_model import ServedModel, checked_signatures, served_bundle
 
 if TYPE_CHECKING:
+    from keras_transformer.generation import Engine
     from keras_transformer.utils.http.access import Access
     from keras_transformer.utils.http.guard import Guard
     from keras_transformer.utils.types import Path
@@ -38,7 +39,7 @@ def http_application(
     batching: Batching | None = None,
     limits: Limits | None = None,
     access: Access | None = None,
-    engine_options: Mapping[str, Any] | None = None,
+    engine_options: Mapping[str, object] | None = None,
 ) -> Guard:
     """Returns the ASGI application of bundles that are computed in the threads of this process.
 
@@ -90,7 +91,7 @@ def local_gateway(
     batching: Batching | None = None,
     limits: Limits | None = None,
     access: Access | None = None,
-    engine_options: Mapping[str, Any] | None = None,
+    engine_options: Mapping[str, object] | None = None,
 ) -> Gateway:
     """The `Gateway` of `http_application`, with the same arguments."""
     named = _named(bundles)
@@ -104,7 +105,7 @@ def local_gateway(
         own = chosen_backend(manifest, backend)
         checked_signatures(manifest, own)
         if manifest.generation is not None:
-            replicas: Any = TextReplica(bundle, name, own, sessions * num_threads, **options)
+            replicas: TextReplica | LocalReplicas = TextReplica(bundle, name, own, sessions * num_threads, **options)
         else:
             count = sessions if own in _ONE_CALL else 1
             loaded = [ArrayReplica(bundle, own, batching.max_batch_size, num_threads) for _ in range(count)]
@@ -114,7 +115,7 @@ def local_gateway(
     return Gateway([opened(path, name) for name, path in named], limits, 0, access)
 
 
-def engine_gateway(engine: Any, name: str, limits: Limits, access: Access) -> Gateway:
+def engine_gateway(engine: Engine, name: str, limits: Limits, access: Access) -> Gateway:
     """The `Gateway` of the engine of one language model.
 
     Args:

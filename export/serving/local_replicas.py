@@ -15,9 +15,12 @@ from keras_transformer.export.errors import ExportError
 from keras_transformer.export.serving.batching import Batching
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.utils.errors import failure_to
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from keras_transformer.export.serving.replicas import ArrayReplica
 
 
 @dataclasses.dataclass(eq=False)
@@ -43,7 +46,7 @@ class LocalReplicas:
         batching: `Batching`.
     """
 
-    def __init__(self, replicas: Sequence[Any], batching: Batching) -> None:
+    def __init__(self, replicas: Sequence[ArrayReplica], batching: Batching) -> None:
         self._batching, self._wait_s = batching, batching.wait_ms / 1000
         self._waiting: collections.deque[_Waiting] = collections.deque()
         self._changed = threading.Condition()
@@ -78,7 +81,7 @@ class LocalReplicas:
             raise result
         return result, examples
 
-    async def complete(self, body: bytes, path: str) -> AsyncGenerator[Any, None]:
+    async def complete(self, body: bytes, path: str) -> AsyncGenerator[JsonObject, None]:
         """Raises `RequestError`: the model writes no text."""
         raise RequestError(400, "this is no language model")
         yield
@@ -96,7 +99,7 @@ class LocalReplicas:
         for each in self._threads:
             each.join()
 
-    def _work(self, replica: Any) -> None:
+    def _work(self, replica: ArrayReplica) -> None:
         """One thread."""
         while batch := self._next():
             with failure_to(functools.partial(_fail, batch)):
@@ -135,9 +138,9 @@ def _fail(batch: list[_Waiting], error: BaseException) -> None:
     _answer(batch, [error if isinstance(error, Exception) else RuntimeError(type(error).__name__)] * len(batch))
 
 
-def _answer(batch: list[_Waiting], answers: list[Any]) -> None:
+def _answer(batch: list[_Waiting], answers: Sequence[object]) -> None:
     """Hands answers to the event loops of the requests, each of which is woken once."""
-    loops: dict[Any, list[tuple[asyncio.Future[Any], Any]]] = {}
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], object]]] = {}
     for each, answer in zip(batch, answers, strict=True):
         loops.setdefault(each.loop, []).append((each.future, answer))
     for loop, pairs in loops.items():
@@ -145,7 +148,7 @@ def _answer(batch: list[_Waiting], answers: list[Any]) -> None:
             loop.call_soon_threadsafe(_resolve, pairs)
 
 
-def _resolve(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
+def _resolve(pairs: list[tuple[asyncio.Future[Any], object]]) -> None:
     for future, answer in pairs:
         if future.done():  # The client has gone.
             continue

@@ -22,6 +22,9 @@ from keras_transformer.utils.types import JsonObject, Path
 if TYPE_CHECKING:
     import numpy as np
 
+    from keras_transformer.export.runtime.runtime_model import RuntimeModel
+    from keras_transformer.generation import Engine
+
 _UNHEALTHY = "the model does not compute what it computed when it was exported"
 
 
@@ -41,7 +44,7 @@ class ArrayReplica:
         manifest = read_manifest(bundle)
         backend = chosen_backend(manifest, backend)
         names = served_signatures(manifest, backend)
-        self.models: dict[str, Any] = {
+        self.models: dict[str, RuntimeModel] = {
             name: load(bundle, backend, name, num_threads, check=not at) for at, name in enumerate(names)
         }
         self._max_batch_size = max_batch_size
@@ -50,7 +53,9 @@ class ArrayReplica:
         self._probes = {name: probes[name][0] for name in self.models if probes.get(name)}
         self.check_health()
 
-    def run(self, requests: Sequence[tuple[str, dict[str, np.ndarray]]]) -> tuple[list[Any], list[int]]:
+    def run(
+        self, requests: Sequence[tuple[str, dict[str, np.ndarray]]]
+    ) -> tuple[list[dict[str, np.ndarray] | Exception], list[int]]:
         """Runs several requests.
 
         Args:
@@ -101,7 +106,7 @@ class EngineReplica:
         name: str: name of the model for clients.
     """
 
-    def __init__(self, engine: Any, name: str) -> None:
+    def __init__(self, engine: Engine, name: str) -> None:
         from keras_transformer.generation.engine.http import application
 
         self.engine = engine

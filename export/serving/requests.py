@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -14,6 +14,10 @@ from keras_transformer.export.errors import ExportError, InputError, MissingLibr
 from keras_transformer.export.runtime.inputs import check_inputs
 from keras_transformer.utils.http.json_bodies import InvalidJsonError, parse_json
 from keras_transformer.utils.types import JsonObject
+
+if TYPE_CHECKING:
+    from keras_transformer.export.data.array_spec import ArraySpec
+    from keras_transformer.text import Tokenizer
 
 _KEYS = ("inputs", "signature_name")
 
@@ -31,7 +35,7 @@ class RequestError(ExportError):
         self.status = status
         self.reason = reason
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[RequestError], tuple[int, str]]:
         return type(self), (self.status, self.reason)  # It is pickled from a replica to a gateway.
 
 
@@ -89,9 +93,9 @@ class Reader:
     ('serve', [[1.0, 2.0], [3.0, 4.0]])
     """
 
-    signatures: dict[str, Any]
+    signatures: Mapping[str, Sequence[ArraySpec]]
     limits: Limits
-    tokenizer: Any = None
+    tokenizer: Tokenizer | None = None
     tokenizer_options: JsonObject = dataclasses.field(default_factory=dict)
 
     def read(self, body: bytes | str) -> tuple[str, dict[str, np.ndarray]]:
@@ -117,7 +121,7 @@ class Reader:
             raise RequestError(400, "'inputs' is missing")
         return signature, self.check(signature, self._named(request["inputs"], self.signatures[signature]))
 
-    def check(self, signature: str, named: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def check(self, signature: str, named: Mapping[str, object]) -> dict[str, np.ndarray]:
         """Checks the inputs of a signature.
 
         Args:
@@ -146,7 +150,7 @@ class Reader:
         """
         return self.check(signature, self._encoded(texts, self.signatures[signature]))
 
-    def _named(self, inputs: Any, specs: Any) -> dict[str, Any]:
+    def _named(self, inputs: Any, specs: Sequence[ArraySpec]) -> dict[str, Any]:
         """Inputs by name."""
         if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and isinstance(inputs[0], str)):
             return self._encoded(inputs, specs)
@@ -157,7 +161,7 @@ class Reader:
             raise RequestError(400, f"'inputs' must be an object with {names}")
         return {specs[0].name: inputs}
 
-    def _encoded(self, texts: Any, specs: Any) -> dict[str, np.ndarray]:
+    def _encoded(self, texts: Any, specs: Sequence[ArraySpec]) -> dict[str, np.ndarray]:
         texts = [texts] if isinstance(texts, str) else texts
         if len(texts) > self.limits.max_examples:
             raise RequestError(413, f"{len(texts)} examples at once; at most {self.limits.max_examples}")
@@ -172,7 +176,7 @@ class Reader:
         except ExportError as error:
             raise RequestError(400, str(error)) from None
 
-    def _check_sizes(self, specs: Any, arrays: dict[str, np.ndarray]) -> None:
+    def _check_sizes(self, specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> None:
         for spec in specs:
             array = arrays[spec.name]
             if array.size == 0:
@@ -216,12 +220,12 @@ def write_outputs(arrays: dict[str, np.ndarray]) -> bytes:
     return to_json({"outputs": arrays})
 
 
-def to_json(content: Any) -> bytes:
+def to_json(content: object) -> bytes:
     """Returns objects, lists and arrays as JSON; NaN and infinities are null."""
     return orjson.dumps(content, default=_as_lists, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _as_lists(array: Any) -> Any:
+def _as_lists(array: object) -> object:
     """Arrays of texts and other ones that orjson does not write itself."""
     if isinstance(array, np.ndarray):
         return array.tolist()

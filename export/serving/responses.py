@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from keras_transformer.utils.types import JsonObject
+
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -21,7 +23,7 @@ _UNWATCHED_S = 0.05
 class Streamed(Response):
     """A streamed response that is cancelled when the client disconnects."""
 
-    def __init__(self, start: Any, events: AsyncGenerator[Any, None]) -> None:
+    def __init__(self, start: JsonObject, events: AsyncGenerator[Any, None]) -> None:
         self.status_code, self.background = start["status"], None
         self._start, self._events = start, events
 

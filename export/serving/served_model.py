@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
@@ -42,7 +42,7 @@ class Replicas(Protocol):
         """Returns the outputs, and the number of examples of the batch."""
         ...
 
-    def complete(self, body: bytes, path: str, /) -> AsyncGenerator[Any, None]:
+    def complete(self, body: bytes, path: str, /) -> AsyncGenerator[JsonObject, None]:
         """Yields the ASGI messages of a response to a path of OpenAI's API."""
         ...
 

@@ -16,7 +16,7 @@ from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec.state import stateful_layers
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Shape, Tensor, Tensors
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -152,7 +152,7 @@ def _has_batch_of_data(model: keras.layers.Layer) -> bool:
     return size is not None and not stateful_layers(model) and (size > 1 or not keras_private.has_own_input(model))
 
 
-def _arguments(method: Callable[..., Any], structure: Any) -> list[str] | None:
+def _arguments(method: Callable[..., object], structure: object) -> list[str] | None:
     """The arguments that a dict of inputs names, in their order; None if the inputs are the first argument."""
     names = list(inspect.signature(method).parameters)
     if not isinstance(structure, dict) or not structure or not structure.keys() <= set(names):
@@ -160,7 +160,7 @@ def _arguments(method: Callable[..., Any], structure: Any) -> list[str] | None:
     return [name for name in names if name in structure]
 
 
-def _built_inputs(model: keras.layers.Layer) -> Any:
+def _built_inputs(model: keras.layers.Layer) -> Tensors:
     """Symbolic inputs of the shapes that a model or layer was built with, for any batch."""
     if isinstance(model, keras.layers.TFSMLayer):
         return _saved_inputs(model)
@@ -171,7 +171,7 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
     if shapes.get("input_shape") is not None:
         found = shapes["input_shape"]
     else:
-        named: Mapping[str, Any] = shapes.get("shapes_dict") or {}
+        named: Mapping[str, Shape | None] = shapes.get("shapes_dict") or {}
         found = {name.removesuffix("_shape"): each for name, each in named.items() if each is not None}
     if not found and model.built:
         found = _default_shape(model)
@@ -184,7 +184,7 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
     )
 
 
-def _default_shape(model: keras.layers.Layer) -> Any:
+def _default_shape(model: keras.layers.Layer) -> Sequence[int | None] | None:
     """The shape that `build` of a class has by default: Keras keeps those alone that it was called with."""
     defaults = [each.default for each in inspect.signature(type(model).build).parameters.values()]
     return next((each for each in defaults if isinstance(each, (tuple, list))), None)
@@ -197,7 +197,7 @@ def _like(tensor: keras.KerasTensor, is_any_batch: bool) -> keras.KerasTensor:
     return keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name)
 
 
-def _saved_inputs(layer: keras.layers.TFSMLayer) -> Any:
+def _saved_inputs(layer: keras.layers.TFSMLayer) -> Tensors:
     """Symbolic inputs of the signature, or of the function, of a SavedModel."""
     function: Any = layer.call_endpoint_fn
     for each in getattr(function, "concrete_functions", [function]):
@@ -229,7 +229,7 @@ def _renamed(structure: Any, name: str) -> Any:
     return found if isinstance(structure, dict) else list(found.values())
 
 
-def _with_integers(call: CallLayer, structure: Any) -> Any:
+def _with_integers(call: CallLayer, structure: Tensors) -> Tensors:
     """The inputs, those of integers that the model takes as integers alone, or turns into some before it does anything else.
 
     Keras does not keep the dtypes that a model was built with.
@@ -262,18 +262,18 @@ def _possible_dtypes(inputs: Sequence[keras.KerasTensor]) -> Iterator[list[str]]
             yield ["int32" if number in chosen else inputs[number].dtype for number in numbers]
 
 
-def _traced_inputs(call: CallLayer, structure: Any, dtypes: Sequence[str]) -> list[Tensor]:
+def _traced_inputs(call: CallLayer, structure: Tensors, dtypes: Sequence[str]) -> list[Tensor]:
     """The inputs of the graph of a call, in order."""
     import tensorflow as tf
 
-    def traced(*tensors: Tensor) -> Any:
+    def traced(*tensors: Tensor) -> Tensors:
         return call(keras.tree.pack_sequence_as(structure, list(tensors)))
 
     specs = [
         tf.TensorSpec(each.shape, dtype) for each, dtype in zip(keras.tree.flatten(structure), dtypes, strict=True)
     ]
     with keras.StatelessScope():
-        graph: Any = tf.function(traced, autograph=False).get_concrete_function(*specs).graph
+        graph: tf.Graph = tf.function(traced, autograph=False).get_concrete_function(*specs).graph
     return list(graph.inputs)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class LanguageProbes:
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model
-        self._steps: dict[tuple[Any, ...], Probe] = {}
+        self._steps: dict[tuple[Hashable, ...], Probe] = {}
         self._caches: dict[tuple[int, ...], Arrays] = {}
         layers = keras_private.flatten_layers(model) if None in (model.source_shape or ()) else []
         self._probe_length = max((getattr(layer, "probe_length", 0) for layer in layers), default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe, Signature
@@ -11,7 +11,7 @@ from keras_transformer.export.formats import formats_with
 from keras_transformer.export.spec.language_probes import LanguageProbes, as_arrays, label_of
 from keras_transformer.export.spec.lengths import reaching_length
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Cache, Tensor
 
 if TYPE_CHECKING:
     import keras
@@ -116,7 +116,7 @@ class LanguageSignatures:
         # Its steps are those of `prefill` and `decode`, which are called twice.
         return Signature(generate_graph(self.model), inputs, probes, is_repeatable=True)
 
-    def _step(self, function: Any, index: str) -> Function:
+    def _step(self, function: Callable[..., tuple[Tensor, Tensor, Cache]], index: str) -> Function:
         """`prefill` or `decode_step` as a function of named tensors."""
         memory = {spec.name for spec in self._memory_specs}
         names = [spec.name for spec in (*self._cache_specs, *self._memory_specs)]

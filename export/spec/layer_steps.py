@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 from keras import layers
@@ -20,20 +19,20 @@ from keras_transformer.export.data.preprocessing.layers import (
     TextVectorization,
 )
 from keras_transformer.export.operations.lookups import HASHES, encoded_lookup, mask_index, tokens_of, unknown_index
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Shape, Tensor
 
 
-def _mode(layer: Any) -> str:
+def _mode(layer: keras.layers.Layer) -> str:
     return layer.get_config()["output_mode"]
 
 
-def step_dtype(layer: Any) -> str:
+def step_dtype(layer: keras.layers.Layer) -> str:
     """The dtype of the result of the step of a layer."""
     return layer.dtype if isinstance(layer, HASHES) and _mode(layer) == "int" else "int64"
 
 
 def step_operation(
-    layer: Any, inputs: Sequence[keras.KerasTensor], add_vocabulary: Callable[[Sequence[Any]], str]
+    layer: keras.layers.Layer, inputs: Sequence[keras.KerasTensor], add_vocabulary: Callable[[Sequence[str | int]], str]
 ) -> Operation | None:
     """The operation of a layer, or None where no step computes it.
 
@@ -55,11 +54,11 @@ def step_operation(
     return Discretization(tuple(map(float, layer.bin_boundaries))) if _is_plain(layer) else None
 
 
-def _is_plain(layer: Any) -> bool:
+def _is_plain(layer: keras.layers.Layer) -> bool:
     return isinstance(layer, layers.Discretization) and layer.output_mode == "int"
 
 
-def _lookup(layer: Any, add_vocabulary: Callable[[Sequence[Any]], str]) -> Lookup:
+def _lookup(layer: keras.layers.Layer, add_vocabulary: Callable[[Sequence[str | int]], str]) -> Lookup:
     config, first = layer.get_config(), unknown_index(layer)
     return Lookup(
         add_vocabulary(tokens_of(layer)),
@@ -74,7 +73,7 @@ def _lookup(layer: Any, add_vocabulary: Callable[[Sequence[Any]], str]) -> Looku
 
 
 def _text(
-    layer: Any, texts: keras.KerasTensor, add_vocabulary: Callable[[Sequence[Any]], str]
+    layer: keras.layers.Layer, texts: keras.KerasTensor, add_vocabulary: Callable[[Sequence[str | int]], str]
 ) -> TextVectorization | None:
     config, lookup = layer.get_config(), _lookup_layer(layer)
     standardize, split = config["standardize"], config["split"]
@@ -92,18 +91,18 @@ def _text(
     )
 
 
-def _lookup_layer(layer: Any) -> Any:
+def _lookup_layer(layer: keras.layers.Layer) -> keras.layers.Layer:
     """The lookup in `TextVectorization`."""
     return next(each for each in keras_private.direct_layers(layer) if isinstance(each, layers.StringLookup))
 
 
-def _pair(salt: Any) -> tuple[int, int] | None:
+def _pair(salt: int | Sequence[int] | None) -> tuple[int, int] | None:
     if salt is None:
         return None
     return (salt, salt) if isinstance(salt, int) else (int(salt[0]), int(salt[1]))
 
 
-def step_shape(operation: Operation, shape: Any) -> tuple[int | None, ...]:
+def step_shape(operation: Operation, shape: Shape) -> tuple[int | None, ...]:
     """The shape of the result of a step.
 
     Args:
@@ -116,7 +115,7 @@ def step_shape(operation: Operation, shape: Any) -> tuple[int | None, ...]:
     return tuple(shape)
 
 
-def encoded(layer: Any, indices: Tensor) -> Tensor:
+def encoded(layer: keras.layers.Layer, indices: Tensor) -> Tensor:
     """What a layer makes of the result of its step, by its output mode.
 
     Args:

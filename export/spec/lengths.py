@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import keras
 
@@ -21,7 +20,7 @@ from keras_transformer.export.spec.probes import Limits, is_mask, probe_of_sizes
 from keras_transformer.export.spec.vocabulary import longest_sequence
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Config, Tensor
 
 _AXIS = "length"
 # Of the inputs that are tried with another length, and of the others.
@@ -215,14 +214,14 @@ def reaching_length(model: keras.Model) -> int:
     return most if most <= _MOST else length
 
 
-def _config(layer: keras.layers.Layer) -> Any:
+def _config(layer: keras.layers.Layer) -> Config:
     try:
         return layer.get_config()
     except library_exceptions():  # A layer that cannot be saved can still be exported.
         return {}
 
 
-def _sizes(config: Any) -> Iterator[int]:
+def _sizes(config: object) -> Iterator[int]:
     """All sizes in a config, at any depth."""
     if isinstance(config, dict):
         for name, value in config.items():

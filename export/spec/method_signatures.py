@@ -14,7 +14,7 @@ from keras_transformer.export.spec.functional import SERVE, functional_spec
 from keras_transformer.export.spec.functional_form import CALL, CallLayer, called_model, functional_form, title
 
 # A method, or one and its inputs.
-Method: TypeAlias = Callable[..., Any] | tuple[Callable[..., Any], Any]
+Method: TypeAlias = Callable[..., object] | tuple[Callable[..., object], Any]
 
 
 def form_of(model: keras.layers.Layer, inputs: Any, methods: Mapping[str, Method]) -> keras.Model:
@@ -64,6 +64,6 @@ def with_methods(spec: ExportSpec, form: keras.Model, methods: Mapping[str, Meth
     return dataclasses.replace(spec, signatures=signatures, axis_limits=limits)
 
 
-def _parts(given: Method) -> tuple[Callable[..., Any], Any]:
+def _parts(given: Method) -> tuple[Callable[..., object], Any]:
     """The method of a signature, and its inputs or None."""
     return given if isinstance(given, tuple) else (given, None)

@@ -39,7 +39,7 @@ def output_labels(model: keras.Model) -> dict[str, str]:
     return {name: key for name, key in zip(output_names(model), keys, strict=True) if key not in (None, name)}
 
 
-def outputs_in_order(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
+def outputs_in_order(structure: object) -> list[tuple[tuple[str | int, ...], Any]]:
     """The path and the value of each leaf of a structure of outputs, in the order of the structure.
 
     `keras.tree.flatten` sorts the keys of dicts.
@@ -58,7 +58,7 @@ def outputs_in_order(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
     return [((key, *path), leaf) for key, part in parts for path, leaf in outputs_in_order(part)]
 
 
-def _key(path: Sequence[Any]) -> str | None:
+def _key(path: Sequence[object]) -> str | None:
     """`("a", "b")` of a nested dict as `a_b`; None for positions in a list and for a bare tensor."""
     return "_".join(str(part) for part in path) if any(isinstance(part, str) for part in path) else None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import numpy as np
@@ -96,7 +95,7 @@ def _with_float32(signature: Signature) -> _Function:
     return called
 
 
-def _wide(tensor: Any) -> Any:
+def _wide(tensor: Tensor) -> Tensor:
     """A tensor of 16 bits in float32."""
     return keras.ops.cast(tensor, "float32") if keras.backend.standardize_dtype(tensor.dtype) in _UNITS else tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,11 +28,14 @@ from keras_transformer.export.spec.probing.model_probes import add_further_probe
 from keras_transformer.export.spec.split_model import SplitModel, has_preprocessing, split_for
 from keras_transformer.utils.types import ArrayLike
 
+if TYPE_CHECKING:
+    import keras
+
 _Axes = Mapping[str, Mapping[int, str]]
 
 
 def forward_spec(
-    model: Any,
+    model: keras.Model,
     formats: Sequence[str],
     tolerance: float | None = None,
     probes: Sequence[Mapping[str, ArrayLike]] | None = None,
@@ -102,7 +105,7 @@ def _length_axes(split: SplitModel) -> dict[str, Mapping[int, str]]:
     return {name: {1: f"{name}_length"} for name in free} if len(texts) > 1 else {}
 
 
-def _whole_spec(model: Any, whole: Signature, tolerance: float | None) -> ExportSpec:
+def _whole_spec(model: keras.Model, whole: Signature, tolerance: float | None) -> ExportSpec:
     whole.formats = formats_with("takes_text")
     return ExportSpec(
         {SERVE: whole},

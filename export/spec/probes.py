@@ -2,8 +2,7 @@
 
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def make_probes(
     """
     ranges = _axis_sizes(inputs, longest, factor)
     has_mask = any(is_mask(spec) for spec in inputs)
-    seen: set[Any] = set()
+    seen: set[Hashable] = set()
     probes: list[Probe] = []
     for batch, which, padded in _CASES:
         padded = padded and has_mask
@@ -322,6 +321,6 @@ def _axis_sizes(inputs: Sequence[ArraySpec], longest: int | None, factor: int = 
     return ranges
 
 
-def _label(sizes: Mapping[str, Any], padded: bool) -> str:
+def _label(sizes: Mapping[str, object], padded: bool) -> str:
     parts = [f"{axis}={size}" for axis, size in sizes.items()]
     return ", ".join(parts + ["padded"] * padded) or "fixed shape"

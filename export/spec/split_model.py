@@ -20,6 +20,7 @@ from keras_transformer.export.operations.lookups import hashes_texts
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec import names
 from keras_transformer.export.spec.layer_steps import encoded, step_dtype, step_operation, step_shape
+from keras_transformer.utils.types import Shape, Tensors
 
 FOLDER = "preprocessing"
 
@@ -51,14 +52,14 @@ class NoStepError(ValueError):
         self.kind, self.name = type(layer).__name__, layer.name
 
 
-def has_preprocessing(model: Any) -> bool:
+def has_preprocessing(model: keras.Model) -> bool:
     """Whether a Functional model has layers that only a SavedModel can contain: they take or return strings, or hash."""
     if any(map(_is_string, keras.tree.flatten((model.input, model.output)))):
         return True
     return any(map(hashes_texts, keras_private.flatten_layers(model, include_self=False)))
 
 
-def split_for(model: Any, formats: Sequence[str]) -> SplitModel | None:
+def split_for(model: keras.Model, formats: Sequence[str]) -> SplitModel | None:
     """`split_model` for some formats; None where a layer has no step, and every format contains it.
 
     Raises:
@@ -73,7 +74,7 @@ def split_for(model: Any, formats: Sequence[str]) -> SplitModel | None:
         return None
 
 
-def split_model(model: Any) -> SplitModel:
+def split_model(model: keras.Model) -> SplitModel:
     """Cuts a Functional model behind its layers of strings and hashes; those of nested models too.
 
     Args:
@@ -83,7 +84,7 @@ def split_model(model: Any) -> SplitModel:
         NoStepError: a layer of strings has no step.
     """
     splitter = _Splitter()
-    values: dict[int, Any] = {}
+    values: dict[int, keras.KerasTensor] = {}
     for name, tensor in zip(names.input_names(model), keras.tree.flatten(model.input), strict=True):
         values[id(tensor)] = splitter.add_input(name, tensor)
     return splitter.finished(splitter.run(model, values), model.name)
@@ -98,18 +99,19 @@ class _Splitter:
         self._names: dict[int, str] = {}  # Of the inputs and the results of steps, by the id of their tensors.
         self._tensors: dict[str, keras.KerasTensor] = {}
         self._roots: dict[str, tuple[str, ...]] = {}  # Of which inputs these are made.
-        self._sources: dict[int, tuple[keras.layers.Layer, Any]] = {}  # Layers that may become steps, by their results.
+        # Layers that may become steps, by their results.
+        self._sources: dict[int, tuple[keras.layers.Layer, list[keras.KerasTensor]]] = {}
 
     def add_input(self, name: str, tensor: keras.KerasTensor) -> keras.KerasTensor:
         """A new input in place of one of the model."""
         return self._named(name, (name,), tensor.shape, tensor.dtype)
 
-    def _named(self, name: str, roots: tuple[str, ...], shape: Any, dtype: str) -> keras.KerasTensor:
+    def _named(self, name: str, roots: tuple[str, ...], shape: Shape, dtype: str) -> keras.KerasTensor:
         tensor = keras.Input(batch_shape=shape, dtype=dtype, name=name)
         self._names[id(tensor)], self._tensors[name], self._roots[name] = name, tensor, roots
         return tensor
 
-    def run(self, model: Any, values: dict[int, Any]) -> Any:
+    def run(self, model: keras.Model, values: dict[int, keras.KerasTensor]) -> Tensors:
         """The outputs of a Functional model."""
         for node in keras_private.nodes_in_order(model):
             args, kwargs = keras_private.fill_in(node, values)
@@ -118,7 +120,7 @@ class _Splitter:
             values.update((id(before), after) for before, after in pairs)
         return keras.tree.map_structure(lambda each: values[id(each)], model.output)
 
-    def finished(self, outputs: Any, name: str) -> SplitModel:
+    def finished(self, outputs: Tensors, name: str) -> SplitModel:
         """The model from the results of steps, and from the other inputs, to the outputs."""
         read = _inputs_of(keras.tree.flatten(outputs))
         own = {key: each for key, each in self._tensors.items() if id(each) in read}
@@ -152,7 +154,7 @@ class _Splitter:
             if _is_string(self._tensors[each.inputs[0]]) and not readers[each.output]
         }
 
-    def _call(self, layer: Any, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, layer: keras.layers.Layer, *args: object, **kwargs: object) -> Tensors:
         inputs = [each for each in keras.tree.flatten((args, kwargs)) if isinstance(each, keras.KerasTensor)]
         inner = keras_private.functional(layer)
         if keras_private.is_graph(inner) and has_preprocessing(inner):
@@ -168,7 +170,7 @@ class _Splitter:
             self._sources[id(result)] = layer, inputs
         return result
 
-    def _indices(self, layer: Any, inputs: list[keras.KerasTensor]) -> keras.KerasTensor:
+    def _indices(self, layer: keras.layers.Layer, inputs: list[keras.KerasTensor]) -> keras.KerasTensor:
         sources = tuple(self._source(layer, each) for each in inputs)
         roots = tuple(dict.fromkeys(root for each in sources for root in self._roots[each]))
         name = self._name(layer, roots)
@@ -179,7 +181,7 @@ class _Splitter:
         self._steps.append(Step(sources, name, dtype, operation))
         return self._named(name, roots, step_shape(operation, inputs[0].shape), dtype)
 
-    def _source(self, layer: Any, tensor: keras.KerasTensor) -> str:
+    def _source(self, layer: keras.layers.Layer, tensor: keras.KerasTensor) -> str:
         """The name of a tensor that a step reads: an input, the result of a step, or that of a layer that becomes one."""
         if id(tensor) not in self._names and id(tensor) in self._sources:
             self._indices(*self._sources[id(tensor)])
@@ -188,13 +190,13 @@ class _Splitter:
             raise NoStepError(layer)
         return self._names[id(tensor)]
 
-    def _name(self, layer: Any, roots: tuple[str, ...]) -> str:
+    def _name(self, layer: keras.layers.Layer, roots: tuple[str, ...]) -> str:
         """A name for the result of a step: those of the inputs that it is made of, and the kind of layer."""
         wanted = "_".join([*roots, names.automatic_name(layer)])
         numbered = (f"{wanted}_{number}" for number in itertools.count(2))
         return next(name for name in itertools.chain([wanted], numbered) if name not in self._tensors)
 
-    def _add_vocabulary(self, name: str, tokens: Sequence[Any]) -> str:
+    def _add_vocabulary(self, name: str, tokens: Sequence[str | int]) -> str:
         path = f"{FOLDER}/{name}.json"
         self.vocabularies[path] = [str(each) if isinstance(each, str) else int(each) for each in tokens]
         return path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ _PROBES = (["A man with a dog."], ["Zwölf Boxkämpfer", "jagen Viktor quer", "�
 _NEW_TOKENS = 6
 
 
-def add_text_signature(spec: ExportSpec, model: Any = None) -> None:
+def add_text_signature(spec: ExportSpec, model: keras.Model | None = None) -> None:
     """Adds `serve_text`, or for a language model `generate_text`, to a spec, where the tokenizer can be a graph.
 
     The reference outputs are computed with the tokenizer outside the graph, so that verification covers the tokenizer in
@@ -56,7 +56,7 @@ def add_text_signature(spec: ExportSpec, model: Any = None) -> None:
         spec.modules += (graph,)
 
 
-def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, object]) -> Signature | None:
+def _serve(serve: Signature, tokenizer: Tokenizer, graph: Any, options: Mapping[str, object]) -> Signature | None:
     names = [spec.name for spec in serve.inputs]
     if set(names) - {"token_ids", "padding_mask", "segment_ids"}:
         return None
@@ -77,7 +77,7 @@ def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, o
     return Signature(serve_text, (_TEXT,), probes, formats=formats_with("takes_text")) if probes else None
 
 
-def _generate(model: keras.Model, tokenizer: Any, graph: Any) -> Signature | None:
+def _generate(model: keras.Model, tokenizer: Tokenizer, graph: Any) -> Signature | None:
     generate = generate_graph(model)
 
     def generate_text(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -110,7 +110,7 @@ def _generate(model: keras.Model, tokenizer: Any, graph: Any) -> Signature | Non
     return Signature(generate_text, inputs, probes, formats=formats_with("takes_text")) if probes else None
 
 
-def _lengths(results: dict[str, Tensor], end_id: Any) -> Tensor:
+def _lengths(results: dict[str, Tensor], end_id: int | Sequence[int] | None) -> Tensor:
     """The lengths of the texts without their end token, which decoding need not skip."""
     tokens, lengths = results["new_token_ids"], results["new_lengths"]
     ends = as_end_ids(end_id)

@@ -12,11 +12,12 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.serialization import model_record
+from keras_transformer.utils.types import Config
 
 _ADAPTER_KEYS = ("lora_rank", "lora_alpha")
 
 
-def rebuilt(model: keras.Model, change: Callable[[Any], Any], reason: str) -> keras.Model:
+def rebuilt(model: keras.Model, change: Callable[[Config], Config], reason: str) -> keras.Model:
     """A model from the changed config of another, with new weights.
 
     Args:

@@ -53,7 +53,7 @@ def _limit(tensor: keras.KerasTensor, seen: set[int]) -> int | None:
     return min((limit for limit in limits if limit), default=None)
 
 
-def _consumer_limit(node: Any, tensor: keras.KerasTensor, flat: list[Any], seen: set[int]) -> int | None:
+def _consumer_limit(node: Any, tensor: keras.KerasTensor, flat: list[keras.KerasTensor], seen: set[int]) -> int | None:
     operation = node.operation
     inner = keras_private.functional(operation)
     if isinstance(inner, keras.Model) and hasattr(inner, "inputs"):
@@ -68,7 +68,7 @@ def _consumer_limit(node: Any, tensor: keras.KerasTensor, flat: list[Any], seen:
     return min((found for found in (_limit(each, seen) for each in results) if found), default=None)
 
 
-def _layer_limit(operation: Any) -> int | None:
+def _layer_limit(operation: keras.Operation) -> int | None:
     for attribute in _SIZES:
         value = getattr(operation, attribute, None)
         if isinstance(value, int) and value > 0:

@@ -180,7 +180,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
     extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
 
-    def __init__(self, *given: Any, found: queue.Queue[Any], **named: Any) -> None:
+    def __init__(self, *given: Any, found: queue.Queue[JsonObject], **named: Any) -> None:
         self._found = found
         super().__init__(*given, **named)
 
@@ -193,9 +193,9 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         """Says nothing."""
 
 
-def _visited(folder: pathlib.Path) -> Any:
+def _visited(folder: pathlib.Path) -> JsonObject:
     """What the page of a folder posts."""
-    found: queue.Queue[Any] = queue.Queue()
+    found: queue.Queue[JsonObject] = queue.Queue()
     with _served(folder, found) as address, tempfile.TemporaryDirectory() as profile:
         command = [str(_chromium()), *_FLAGS_TEXT.split(), f"--user-data-dir={profile}", address]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
@@ -208,7 +208,7 @@ def _visited(folder: pathlib.Path) -> Any:
 
 
 @contextlib.contextmanager
-def _served(folder: pathlib.Path, found: queue.Queue[Any]) -> Iterator[str]:
+def _served(folder: pathlib.Path, found: queue.Queue[JsonObject]) -> Iterator[str]:
     handler = functools.partial(_Handler, directory=str(folder), found=found)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -13,7 +13,9 @@ from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.spec.static_signatures import static_signatures
 
 if TYPE_CHECKING:
-    from keras_transformer.export.data.export_spec import ExportSpec
+    import keras
+
+    from keras_transformer.export.data.export_spec import ExportSpec, Signature
     from keras_transformer.export.options import ExportOptions
     from keras_transformer.export.quantization.options import Quantization
     from keras_transformer.export.targets.target import Target
@@ -89,7 +91,7 @@ def check_precisions(target: Target, precisions: Iterable[Quantization | None]) 
             raise TargetError(target.name, f"it does not run quantize={mode!r}; it runs {valid}")
 
 
-def check_sizes(target: Target, model: Any, options: ExportOptions) -> None:
+def check_sizes(target: Target, model: keras.Model, options: ExportOptions) -> None:
     """Refuses an export whose sizes are not all known, before anything is computed.
 
     Args:
@@ -157,7 +159,7 @@ def fixed_language_spec(spec: ExportSpec, target: Target, slots: int) -> ExportS
     return dataclasses.replace(_only(spec, target, found), generation=record)
 
 
-def _only(spec: ExportSpec, target: Target, signatures: Mapping[str, Any]) -> ExportSpec:
+def _only(spec: ExportSpec, target: Target, signatures: Mapping[str, Signature]) -> ExportSpec:
     changed = {
         key: dataclasses.replace(each, formats=(target.format,), general=None) for key, each in signatures.items()
     }

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.targets.target import Node
 from keras_transformer.utils.errors import library_exceptions
 
+if TYPE_CHECKING:
+    import onnx
+
 _DYNAMIC = ("dynamic shapes", "give the size of every axis in static")
 
 
-def load_graph(path: pathlib.Path) -> Any:
+def load_graph(path: pathlib.Path) -> onnx.GraphProto:
     """The graph of a file, with the shapes of its tensors as far as they can be inferred."""
     import onnx
 
@@ -32,7 +35,7 @@ def count_nodes(path: pathlib.Path) -> int:
 
 
 def onnx_problems(
-    graph: Any, operators: Collection[str], most_rank: int, remedies: dict[str, str] | None = None
+    graph: onnx.GraphProto, operators: Collection[str], most_rank: int, remedies: dict[str, str] | None = None
 ) -> Iterator[Node]:
     """The nodes of a graph that an accelerator refuses, each with the first reason.
 
@@ -61,7 +64,7 @@ def onnx_problems(
             yield Node(node.op_type, node.name, "a lookup in each row by its own indices", remedy)
 
 
-def _shapes(graph: Any) -> dict[str, tuple[int | None, ...]]:
+def _shapes(graph: onnx.GraphProto) -> dict[str, tuple[int | None, ...]]:
     """Dict of tensor to its shape; None where a size has a name or is unknown."""
     found = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
@@ -71,5 +74,5 @@ def _shapes(graph: Any) -> dict[str, tuple[int | None, ...]]:
     return found
 
 
-def _attribute(node: Any, name: str) -> int:
+def _attribute(node: onnx.NodeProto, name: str) -> int:
     return next((each.i for each in node.attribute if each.name == name), 0)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.targets.onnx_rules import count_nodes
 from keras_transformer.export.targets.target import Target
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 class OnnxTarget(Target):
@@ -15,7 +18,7 @@ class OnnxTarget(Target):
 
     format = ONNX
 
-    def rewrite(self, model: Any, slots: int | None = None) -> None:
+    def rewrite(self, model: ir.Model, slots: int | None = None) -> None:
         from keras_transformer.export.onnx.delegates.rewrite import rewrite
 
         rewrite(self.name, model, slots)

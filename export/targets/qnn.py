@@ -20,6 +20,7 @@ from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.version import install_command
 
 if TYPE_CHECKING:
+    import onnx
     import onnxruntime
 
 _PROVIDER = "QNNExecutionProvider"
@@ -81,7 +82,7 @@ class QNN(OnnxTarget):
         return compiled.is_file()
 
 
-def _session(path: pathlib.Path, entries: dict[str, str]) -> Any:
+def _session(path: pathlib.Path, entries: dict[str, str]) -> onnxruntime.InferenceSession:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -91,7 +92,7 @@ def _session(path: pathlib.Path, entries: dict[str, str]) -> Any:
     return onnxruntime.InferenceSession(str(path), options)
 
 
-def unquantized_results(graph: Any) -> Iterator[Node]:
+def unquantized_results(graph: onnx.GraphProto) -> Iterator[Node]:
     """The dequantized weights with a scale for each channel that are multiplied to a float result.
 
     The processor multiplies such integers only where the result is quantized too.

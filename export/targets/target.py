@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from keras_transformer.export.runtime.libraries import Library
+
+if TYPE_CHECKING:
+    from keras_transformer.export.onnx.options import OnnxOptions
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -75,7 +78,7 @@ class Target:
     quantizes_results: bool = False
 
     @property
-    def onnx(self) -> Any:
+    def onnx(self) -> OnnxOptions | None:
         """The `OnnxOptions` of its files where the export names none, or None."""
         return None
 

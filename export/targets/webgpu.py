@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.targets.onnx_rules import load_graph, onnx_problems
 from keras_transformer.export.targets.onnx_target import OnnxTarget
 from keras_transformer.export.targets.target import Arrays, Measured, Node
+
+if TYPE_CHECKING:
+    import onnx
+
+    from keras_transformer.export.onnx.options import OnnxOptions
 
 _MOST_RANK = 6
 # Found by handing it graphs of one operator each (onnxruntime-web 1.30, opset 20).
@@ -38,7 +43,7 @@ class WebGPU(OnnxTarget):
     setup = "npm install onnxruntime-web, and install Chromium"
 
     @property
-    def onnx(self) -> Any:
+    def onnx(self) -> OnnxOptions:
         """Operators of opset 20, without those of ONNX Runtime, whose attention has no masks there."""
         from keras_transformer.export.onnx.options import OnnxOptions
 
@@ -70,7 +75,7 @@ class WebGPU(OnnxTarget):
         return versions()
 
 
-def unfit_types(graph: Any) -> Iterator[Node]:
+def unfit_types(graph: onnx.GraphProto) -> Iterator[Node]:
     """The nodes that compute integers of 64 bits, which shaders have not, or move booleans.
 
     Args:

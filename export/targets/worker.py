@@ -47,7 +47,12 @@ def main(job: str) -> int:
     return 0
 
 
-def _compiled(target: Target, given: tuple[Any, ...], measured: Measured, folder: pathlib.Path) -> str | None:
+def _compiled(
+    target: Target,
+    given: tuple[pathlib.Path, str, list[dict[str, np.ndarray]], str | None],
+    measured: Measured,
+    folder: pathlib.Path,
+) -> str | None:
     """Name of the compiled file in the folder, or None where there is none, or it computes something else."""
     path, signature, cases, precision = given
     compiled = folder / f"{path.stem}{target.compiled_suffix}"
@@ -60,7 +65,7 @@ def _compiled(target: Target, given: tuple[Any, ...], measured: Measured, folder
     return compiled.name if all(equal) else None
 
 
-def _part(arrays: Any, prefix: str) -> dict[str, np.ndarray]:
+def _part(arrays: np.lib.npyio.NpzFile, prefix: str) -> dict[str, np.ndarray]:
     return {key.removeprefix(prefix): arrays[key] for key in arrays.files if key.startswith(prefix)}
 
 

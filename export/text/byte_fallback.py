@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +19,9 @@ from keras_transformer.text.tokenizers.sentencepiece_model import SPACE
 from keras_transformer.utils.types import Tensor
 
 
-def with_fallback(content: Mapping[str, Any], parts: list[Any], merges: Merges) -> Any:
+def with_fallback(
+    content: Mapping[str, Any], parts: list[Any], merges: Merges
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """The encoder of BPE of whole texts, whose characters without a token are bytes: Llama 2, Mistral, Gemma.
 
     Args:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import unicodedata
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.text.hugging_face.formats import library
+
+if TYPE_CHECKING:
+    from tokenizers.pre_tokenizers import PreTokenizer
 
 LIMIT = 0x110000
 PAGE = 256
@@ -95,11 +98,11 @@ def same_letters(letter: str) -> list[int]:
     return [code for code in range(0x2200) if _matches_alone(split, chr(code))]
 
 
-def _matches_alone(split: Any, character: str) -> bool:
+def _matches_alone(split: PreTokenizer, character: str) -> bool:
     return len(split.pre_tokenize_str(f"{character}{character}")) == 2
 
 
-def kinds(pre_tokenizer: Any) -> np.ndarray:
+def kinds(pre_tokenizer: PreTokenizer) -> np.ndarray:
     """What a pre-tokenizer makes of each code point within a word: `WORD`, `SPACE` or `ISOLATED`.
 
     Args:

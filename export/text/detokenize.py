@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,9 @@ from keras_transformer.export.text.steps import before, flag, gather, indices, r
 from keras_transformer.export.text.tokenizer_parts import parts_of
 from keras_transformer.export.text.utf8 import repaired
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +101,7 @@ class DetokenizeGraph:
         InvalidModelError: the tokenizer decodes in another way than token by token.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         pieces = pieces_of(tokenizer)
         self._drops_space, self._is_byte = pieces.drops_space, pieces.is_byte
         self._size = len(pieces.first)

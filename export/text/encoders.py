@@ -21,7 +21,7 @@ from keras_transformer.text.tokenizers.tokenizer_files import MAX_CHARACTERS_PER
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
-    from keras_transformer.text import Tokenizer
+    from keras_transformer.text import Bytes, Tokenizer, WordPiece
 
 Encoder = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 _BLANK = ord(" ")
@@ -56,7 +56,7 @@ def _of_content(content: Mapping[str, Any], special: Collection[int] = ()) -> En
     raise unsupported(f"a model of the type {kind}")
 
 
-def _bytes(tokenizer: Any) -> Encoder:
+def _bytes(tokenizer: Bytes) -> Encoder:
     return lambda values, rows: (values + tokenizer._first_byte, rows)
 
 
@@ -71,7 +71,7 @@ def _added(content: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def _own_wordpiece(tokenizer: Any) -> Encoder:
+def _own_wordpiece(tokenizer: WordPiece) -> Encoder:
     content = {
         "model": {
             "vocab": {token: index for index, token in enumerate(tokenizer.vocabulary)},
@@ -172,7 +172,7 @@ def _byte_level(content: Mapping[str, Any], parts: list[Any], merges: Merges, ad
     )
 
 
-def _splitter(part: Mapping[str, Any]) -> Any:
+def _splitter(part: Mapping[str, Any]) -> DigitSplitter | Splitter:
     if part["type"] == "Digits" and part.get("individual_digits"):
         return DigitSplitter()
     pattern = (part.get("pattern") or {}).get("Regex")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import TensorProto, helper
@@ -17,12 +17,15 @@ from keras_transformer.export.errors import MissingLibraryError
 from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
 from keras_transformer.utils.types import JsonObject
 
+if TYPE_CHECKING:
+    import onnxruntime
+
 DOMAIN = "ai.onnx.contrib"
 # A token of `GPT2Tokenizer` of its own: it always knows this one.
 SPECIAL, SPECIAL_ID = "<|endoftext|>", 256
 
 
-def session(path: str) -> Any:
+def session(path: str) -> onnxruntime.InferenceSession:
     """A session of ONNX Runtime that knows the operators.
 
     Args:
@@ -37,7 +40,7 @@ def session(path: str) -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def session_options() -> Any:
+def session_options() -> onnxruntime.SessionOptions:
     """`SessionOptions` of ONNX Runtime with the library registered.
 
     Raises:

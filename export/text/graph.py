@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -11,6 +11,9 @@ from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS
 from keras_transformer.export.text.encoders import encoder_of
 from keras_transformer.export.text.steps import LARGE, flat_bytes, indices, scattered
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 IDS, MASK, SEGMENTS = "token_ids", "padding_mask", "segment_ids"
 
@@ -34,7 +37,7 @@ class TokenizeGraph:
         InvalidModelError: the tokenizer cannot be a graph; the message names the part of it.
     """
 
-    def __init__(self, tokenizer: Any, options: Mapping[str, Any], width: int | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, options: Mapping[str, Any], width: int | None = None) -> None:
         frame = tokenizer._post_processor
         self._before = frame(True, False, None)([]) if options.get("start") else []
         self._after = frame(False, True, None)([]) if options.get("end") else []

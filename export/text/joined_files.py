@@ -14,6 +14,7 @@ from keras_transformer.export.text.graph import IDS, MASK, SEGMENTS
 from keras_transformer.export.verification.comparison import Limit, compare
 
 if TYPE_CHECKING:
+    from keras_transformer.export.runtime.runtime_model import RuntimeModel
     from keras_transformer.text import Tokenizer
 
 _ROUNDING = Limit(tolerance=1e-5)
@@ -30,7 +31,7 @@ def check_inputs(name: str, inputs: Sequence[ArraySpec]) -> None:
             raise InvalidModelError(f"signature '{name}' takes '{each.name}', which is no part of a text")
 
 
-def outputs_for(model: Any, texts: list[str], tokenizer: Tokenizer) -> Any:
+def outputs_for(model: RuntimeModel, texts: list[str], tokenizer: Tokenizer) -> Any:
     """What a signature returns for texts; None where it does not take them.
 
     Args:

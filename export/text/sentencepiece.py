@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -24,6 +24,9 @@ from keras_transformer.text.tokenizers.sentencepiece_model import (
     read_spacing,
 )
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.text import SentencePiece
 
 _BLANK, _MARK = ord(" "), ord(SPACE)
 # A code point that is no character, and in no piece.
@@ -56,7 +59,7 @@ class SentencePieceSteps:
         Kudo and Richardson 2018, and SentencePiece 0.2: `Normalizer::Normalize` and `PopulateSentencePieceText`.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: SentencePiece) -> None:
         model = tokenizer._model
         if tokenizer.model_type not in _MODELS:
             raise unsupported(f"a SentencePiece model of the type {tokenizer.model_type}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -104,7 +104,7 @@ def code_points(values: Tensor) -> tuple[Tensor, Tensor]:
     return tf.clip_by_value(codes, 0, 0x10FFFF), starts
 
 
-def loop(condition: Any, body: Any, state: list[Tensor]) -> list[Tensor]:
+def loop(condition: Callable[..., Tensor], body: Callable[..., Sequence[Tensor]], state: list[Tensor]) -> list[Tensor]:
     """`tf.while_loop` over arrays whose sizes may change."""
     shapes = [tf.TensorShape([None] * each.shape.rank) for each in state]
     return tf.while_loop(condition, body, state, shape_invariants=shapes)

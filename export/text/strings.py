@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -192,7 +192,11 @@ def _loaded(directory: pathlib.Path, manifest: Manifest, name: str) -> onnx.Mode
 
 
 def _completed(
-    model: onnx.ModelProto, nodes: list[Any], inputs: list[Any], outputs: list[Any], constants: list[Any]
+    model: onnx.ModelProto,
+    nodes: list[onnx.NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[onnx.ValueInfoProto],
+    constants: list[onnx.TensorProto],
 ) -> onnx.ModelProto:
     """A copy of a model with other nodes, inputs and outputs, that may use the operators of the library."""
     changed = onnx.ModelProto()

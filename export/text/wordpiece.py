@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +24,10 @@ from keras_transformer.export.text.steps import (
 )
 from keras_transformer.export.text.trie import Trie
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from tokenizers.normalizers import Normalizer
+    from tokenizers.pre_tokenizers import PreTokenizer
 
 _DROPPED = 3
 _FIRST, _LATER = 0, 1  # Sets of pieces: at the start of a word, and within.
@@ -52,9 +56,9 @@ class WordPieceSteps:
 
     def __init__(
         self,
-        normalizer: Any,
-        cleaner: Any,
-        pre_tokenizer: Any,
+        normalizer: Normalizer,
+        cleaner: Normalizer | None,
+        pre_tokenizer: PreTokenizer,
         vocabulary: Mapping[str, int],
         unknown: int,
         prefix: str,
@@ -136,7 +140,7 @@ class WordPieceSteps:
         return tf.where(is_unknown, starts, begun > 0), is_unknown
 
 
-def _parts(normalizer: Any, cleaner: Any) -> Callable[[int], list]:
+def _parts(normalizer: Normalizer, cleaner: Normalizer | None) -> Callable[[int], list]:
     """A function of a code point to its characters after normalization.
 
     Where characters are decomposed, the empty text stands for a mark of class 0 that is removed, which keeps marks around

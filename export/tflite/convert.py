@@ -29,6 +29,8 @@ from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.freed_memory import give_back
 
 if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT
+
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.graph.traced_graph import TracedGraph
@@ -96,7 +98,7 @@ def _lowered(traced: TracedModule, spec: ExportSpec, name: str) -> TracedGraph:
     return lowered(graph, TFLITE, spec.locate)
 
 
-def _without_captures(traced: TracedModule, spec: ExportSpec) -> Any:
+def _without_captures(traced: TracedModule, spec: ExportSpec) -> ModelT:
     """The converted model, whose large weights the converter does not see."""
     names = spec.names(TFLITE)
     weights = InputWeights(traced, spec, names)
@@ -108,7 +110,7 @@ def _without_captures(traced: TracedModule, spec: ExportSpec) -> Any:
     return model
 
 
-def _with_captures(traced: TracedModule, spec: ExportSpec) -> Any:
+def _with_captures(traced: TracedModule, spec: ExportSpec) -> ModelT:
     """The converted model of graphs that use variables or tables which are not the model's."""
     if traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
@@ -124,7 +126,7 @@ def _with_captures(traced: TracedModule, spec: ExportSpec) -> Any:
     return model
 
 
-def _converted(spec: ExportSpec, names: list[str], saved: pathlib.Path) -> Any:
+def _converted(spec: ExportSpec, names: list[str], saved: pathlib.Path) -> ModelT:
     """The object tree of a converted SavedModel."""
     with captured() as log:
         try:

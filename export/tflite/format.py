@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.format import Format
 from keras_transformer.export.runtime import libraries
@@ -73,7 +73,7 @@ class TFLiteFormat(Format):
         from ai_edge_litert import schema_py_generated as schema
 
         names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
-        model: Any = schema.Model.GetRootAs(path.read_bytes(), 0)
+        model: schema.Model = schema.Model.GetRootAs(path.read_bytes(), 0)
         codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
         counter: collections.Counter[str] = collections.Counter()
         for position in range(model.SubgraphsLength()):

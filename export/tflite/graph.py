@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -139,12 +139,12 @@ class Graph:
         return self._constants[key]
 
     def insert(
-        self, position: int, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None
+        self, position: int, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: object = None
     ) -> None:
         """Inserts an operator before the one at `position`; see `operator`."""
         self.subgraph.operators.insert(position, self.operator(kind, inputs, outputs, options))
 
-    def operator(self, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None) -> OperatorT:
+    def operator(self, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: object = None) -> OperatorT:
         """Returns a new operator; `options` is an instance of the kind's options class."""
         operator = schema().OperatorT()
         operator.opcodeIndex = self._code(kind)
@@ -193,7 +193,7 @@ class Graph:
         kind: str,
         inputs: Sequence[int],
         output: int | tuple[str, Sequence[int]],
-        options: Any = None,
+        options: object = None,
         like: int | None = None,
     ) -> int:
         """Emits an operator in place of the one that a rule replaces.

@@ -144,7 +144,7 @@ def _calls(operator: OperatorT) -> list[tuple[str, int]]:
     return [(key, value) for key, value in attributes if key.lower().endswith("subgraphindex") and value >= 0]
 
 
-def _renumbered(operator: OperatorT, positions: dict[int, int]) -> Any:
+def _renumbered(operator: OperatorT, positions: dict[int, int]) -> OperatorT:
     if not _calls(operator):
         return operator
     operator = copy.copy(operator)
@@ -203,7 +203,7 @@ def _gpu_warnings(content: bytes) -> dict[int, tuple[str, ...]]:
 
     with captured():
         text = analyzer.ModelAnalyzer(content, False, True)
-    found: dict[Any, Any] = {}
+    found: dict[int, dict[str, None]] = {}
     current = 0
     for line in text.splitlines():
         header, warning = _SUBGRAPH.match(line), _GPU_WARNING.search(line)

@@ -1,10 +1,13 @@
 """LiteRT's interpreter."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import pathlib
 import threading
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +18,11 @@ from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.export.tflite.flatbuffer.signatures import content_of, has_dynamic_loop
 from keras_transformer.utils.captured_stderr import captured_stderr
 from keras_transformer.utils.freed_memory import give_back
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from keras_transformer.export.data.array_spec import ArraySpec
 
 # Files from this size on have an interpreter for each signature that is called.
 _LARGE = 2**26
@@ -54,7 +62,8 @@ class TFLiteRuntime:
         self._runners: dict[str, Any] = {}
         self._signature = signature
         self._lock = threading.Lock()
-        self._output_context: Any = captured_stderr  # XNNPACK writes a line on stderr in the first call.
+        # XNNPACK writes a line on stderr in the first call.
+        self._output_context: Callable[[], AbstractContextManager[object]] = captured_stderr
 
     def signatures(self) -> list[str]:
         """Names of all signatures in the file."""
@@ -139,7 +148,9 @@ def fitting_runtime(directory: pathlib.Path, manifest: Manifest, signature: str,
     return lambda arrays: runtime.call(fitting_signature(copies, signature, arrays), arrays)
 
 
-def fitting_signature(signatures: dict[str, Any], default: str, arrays: dict[str, np.ndarray]) -> str:
+def fitting_signature(
+    signatures: Mapping[str, Sequence[ArraySpec]], default: str, arrays: dict[str, np.ndarray]
+) -> str:
     """Returns the name of the signature of exactly the shapes of the arrays, otherwise the default.
 
     Args:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.export.graph.function import GraphFunction
 from keras_transformer.export.graph.traced_graph import TracedGraph, with_own_functions
+
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 
 _OLDER_KIND = 1
 
@@ -47,7 +50,7 @@ class _Signature:
         inputs = [*graph.inputs, *(each for each in graph.weights if each not in constants)]
         self._function = GraphFunction(self._message, inputs, constants)
 
-    def add(self, part: Any) -> None:
+    def add(self, part: MetaGraphDef) -> None:
         """Adds the signature to a `MetaGraphDef`."""
         part.graph_def.library.function.extend(self._message.library.function)
         function = part.graph_def.library.function.add()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from keras_transformer.export.data.lazy_array import mapped
 
 if TYPE_CHECKING:
+    import flatbuffers
     from ai_edge_litert.schema_py_generated import BufferT, ModelT, OperatorT, TensorT
 
 _IDENTIFIER = b"TFL3"
@@ -38,7 +39,7 @@ def size_of(buffer: BufferT) -> int:
     return 0 if buffer.data is None else len(buffer.data)
 
 
-def indices(tensors: Any) -> tuple[int, ...]:
+def indices(tensors: Iterable[int] | None) -> tuple[int, ...]:
     """Returns indices of tensors, of which there may be none, as integers."""
     return () if tensors is None else tuple(map(int, tensors))
 
@@ -170,10 +171,10 @@ def _serialized(model: Any, offsets: Mapping[int, int]) -> memoryview:
     return memoryview(builder.Bytes)[builder.Head() :]
 
 
-def _packer(buffer: BufferT) -> Callable[[Any], int]:
+def _packer(buffer: BufferT) -> Callable[[flatbuffers.Builder], int]:
     """`Pack` of one buffer; the generated one does not align weights."""
 
-    def pack(builder: Any) -> int:
+    def pack(builder: flatbuffers.Builder) -> int:
         vector = None
         if size_of(buffer):
             raw = _bytes_of(buffer)
@@ -189,10 +190,10 @@ def _packer(buffer: BufferT) -> Callable[[Any], int]:
     return pack
 
 
-def _outside_packer(buffer: BufferT, offset: int) -> Callable[[Any], int]:
+def _outside_packer(buffer: BufferT, offset: int) -> Callable[[flatbuffers.Builder], int]:
     """`Pack` of a buffer behind the flatbuffer."""
 
-    def pack(builder: Any) -> int:
+    def pack(builder: flatbuffers.Builder) -> int:
         schema().BufferStart(builder)
         schema().BufferAddOffset(builder, offset)
         schema().BufferAddSize(builder, size_of(buffer))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class _Readers:
         self._nodes = {node.name: node for node in nodes}
         self._functions = functions
         self._bodies: dict[str, _Readers] = {}
-        self._readers: dict[str, list[tuple[Any, int]]] = collections.defaultdict(list)
+        self._readers: dict[str, list[tuple[NodeDef, int]]] = collections.defaultdict(list)
         for node in nodes:
             for position, source in enumerate(node.input):
                 self._readers[node_name(source)].append((node, position))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -18,7 +18,7 @@ from keras_transformer.export.spec import names
 from keras_transformer.export.spec.functional import check_model, input_specs
 from keras_transformer.export.spec.probes import fill_references
 from keras_transformer.export.training.steps import LABELS, LOSS, TrainingSteps
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import ArrayLike, Tensor, Tensors
 
 
 class TrainingSpec:
@@ -38,7 +38,13 @@ class TrainingSpec:
         InvalidModelError: see `export_training`.
     """
 
-    def __init__(self, model: keras.Model, batch: tuple[Any, Any], loss: Any, optimizer: Any) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        batch: tuple[Tensors, ArrayLike],
+        loss: str | Callable[..., Tensor] | None,
+        optimizer: str | keras.optimizers.Optimizer | None,
+    ) -> None:
         self._model = check_model(model)
         self._loss = _loss(model, loss)
         self._steps = TrainingSteps(self._model, self._loss, _optimizer(model, optimizer))
@@ -73,7 +79,7 @@ class TrainingSpec:
                 found.append(float(loss))
         return found
 
-    def record(self, signatures: Mapping[str, Any]) -> dict[str, Any]:
+    def record(self, signatures: Mapping[str, object]) -> dict[str, Any]:
         """The manifest's record of the training.
 
         Args:
@@ -135,7 +141,7 @@ def _fixed(name: str, array: np.ndarray) -> ArraySpec:
     return ArraySpec(name, array.dtype.name, array.shape, (None,) * array.ndim)
 
 
-def _arrays(model: keras.Model, specs: Sequence[ArraySpec], batch: Any) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _arrays(model: keras.Model, specs: Sequence[ArraySpec], batch: object) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The batch as arrays by input name, and its labels."""
     if LABELS in {each.name for each in specs}:
         raise InvalidModelError(
@@ -157,14 +163,14 @@ def _arrays(model: keras.Model, specs: Sequence[ArraySpec], batch: Any) -> tuple
     return arrays, labels.astype(kinds[labels.dtype.kind])
 
 
-def _listed(x: Any) -> list[Any]:
+def _listed(x: object) -> list[object]:
     return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
 class _FunctionLoss(keras.losses.Loss):
     """The mean of a function of labels and outputs, as `compile` makes it of a name."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Callable[..., Tensor]) -> None:
         super().__init__(name=getattr(function, "__name__", "loss"))
         self._function = function
 
@@ -174,19 +180,19 @@ class _FunctionLoss(keras.losses.Loss):
         return self._function(y_true, y_pred)
 
 
-def _loss(model: keras.Model, loss: Any) -> keras.losses.Loss:
+def _loss(model: keras.Model, loss: str | Callable[..., Tensor] | None) -> keras.losses.Loss:
     found = keras.losses.get(_given(loss, getattr(model, "loss", None), "loss", model))
     return found if isinstance(found, keras.losses.Loss) else _FunctionLoss(found)
 
 
-def _optimizer(model: keras.Model, optimizer: Any) -> Any:
+def _optimizer(model: keras.Model, optimizer: str | keras.optimizers.Optimizer | None) -> keras.optimizers.Optimizer:
     found = keras.optimizers.get(_given(optimizer, getattr(model, "optimizer", None), "optimizer", model))
     if found.gradient_accumulation_steps:
         raise InvalidModelError("an optimizer with gradient_accumulation_steps does not train on the device")
     return found
 
 
-def _given(value: object, compiled: Any, what: str, model: keras.Model) -> Any:
+def _given(value: object, compiled: object, what: str, model: keras.Model) -> object:
     found = compiled if value is None else value
     if found is None:
         raise InvalidModelError(f"model '{model.name}' has no {what}", Remedy.COMPILE, what=what)

@@ -10,7 +10,7 @@ import keras
 from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.remedies import Remedy
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Tensor, Tensors
 
 LABELS, LOSS = "labels", "loss"
 
@@ -32,7 +32,7 @@ class TrainingSteps:
             a variable to itself.
     """
 
-    def __init__(self, model: keras.Model, loss: Any, optimizer: keras.optimizers.Optimizer) -> None:
+    def __init__(self, model: keras.Model, loss: keras.losses.Loss, optimizer: keras.optimizers.Optimizer) -> None:
         self.weights = list(model.trainable_variables)
         _check(model, self.weights)
         self._model, self._loss = model, loss
@@ -45,7 +45,7 @@ class TrainingSteps:
         """The optimizer, whose variables are part of the state."""
         return self._optimizer
 
-    def infer(self, inputs: Any, weights: Sequence[Tensor]) -> Any:
+    def infer(self, inputs: Tensors, weights: Sequence[Tensor]) -> Any:
         """The outputs of the model with these weights, in inference."""
         with self._values(weights):
             return self._model(inputs, training=False)
@@ -57,7 +57,7 @@ class TrainingSteps:
         known = [(each, keras.ops.convert_to_tensor(each.value)) for each in others]
         return keras.StatelessScope([*zip(self.weights, weights, strict=True), *known])
 
-    def train(self, inputs: Any, labels: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def train(self, inputs: Tensors, labels: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """One step of training.
 
         Args:

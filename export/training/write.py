@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import tempfile
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from keras_transformer.export.data.manifest_records import FileNames, SignatureR
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.runtime.libraries import TFLITE, require_keras
-from keras_transformer.utils.types import ArrayLike, JsonObject, Path
+from keras_transformer.utils.types import ArrayLike, JsonObject, Path, Tensor, Tensors
 
 if TYPE_CHECKING:
     import keras
@@ -34,10 +34,10 @@ _STEPS, _TOLERANCE = 20, 1e-4
 def export_training(
     model: keras.Model,
     directory: Path,
-    batch: tuple[Any, ArrayLike],
+    batch: tuple[Tensors, ArrayLike],
     *,
-    loss: Any = None,
-    optimizer: Any = None,
+    loss: str | Callable[..., Tensor] | None = None,
+    optimizer: str | keras.optimizers.Optimizer | None = None,
     metadata: JsonObject | None = None,
     progress: Progress = True,
 ) -> Report:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.operation_results import result_part
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 FLOAT, INT32, COMPLEX = (each.as_datatype_enum for each in (tf.float32, tf.int32, tf.complex64))
 # Operations without a result.
@@ -32,7 +35,7 @@ class Nodes:
 
     def __init__(self, scope: str, is_in_function: bool) -> None:
         self._scope, self._is_in_function = scope, is_in_function
-        self.found: list[Any] = []
+        self.found: list[NodeDef] = []
 
     def add(self, name: str, op: str, inputs: Sequence[str], **types: int) -> str:
         """Adds an operation with at most one result; returns the name of that."""
@@ -75,7 +78,7 @@ class Noise:
         """What reads the tensor with noise."""
         return f"{self.name}:output:0" if is_in_function else self.name
 
-    def nodes(self, width: str, seed: str, is_in_function: bool) -> list[Any]:
+    def nodes(self, width: str, seed: str, is_in_function: bool) -> list[NodeDef]:
         """Operations that add noise to the tensor.
 
         Args:
@@ -133,7 +136,7 @@ def _next(nodes: Nodes, seed: str, step: int) -> str:
     return nodes.add(f"seed_{step}", "AddV2", [seed, steps], T=INT32)
 
 
-def new_node(name: str, op: str, inputs: Sequence[str], **types: int) -> Any:
+def new_node(name: str, op: str, inputs: Sequence[str], **types: int) -> NodeDef:
     """A `NodeDef`, with the data types of its attributes."""
     made = tf.compat.v1.NodeDef(name=name, op=op, input=inputs)
     for key, kind in types.items():

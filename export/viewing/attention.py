@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +13,16 @@ from keras_transformer.export.errors import ExportError
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import JsonObject, Path
 
+if TYPE_CHECKING:
+    import keras
+
+    from keras_transformer.text import Tokenizer
+
 _LEVELS = 255
 _MOST_SCORES = 8_000_000  # A byte each, in the page.
 
 
-def attention_record(model: Path, given: str, tokenizer: Any = None) -> JsonObject:
+def attention_record(model: Path, given: str, tokenizer: Tokenizer | None = None) -> JsonObject:
     """Computes the attention scores of a model.
 
     Args:
@@ -47,7 +52,7 @@ def attention_record(model: Path, given: str, tokenizer: Any = None) -> JsonObje
     return record
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> keras.Model:
     from keras_transformer import load_model
     from keras_transformer.utils.captured_stderr import captured
 
@@ -61,7 +66,7 @@ def _load(path: Path) -> Any:
     return getattr(model, "backbone", model)
 
 
-def _arrays(given: str, names: Sequence[str], tokenizer: Any) -> dict[str, np.ndarray]:
+def _arrays(given: str, names: Sequence[str], tokenizer: Tokenizer | None) -> dict[str, np.ndarray]:
     """The inputs of one example, by name."""
     if given.endswith((".npy", ".npz")):
         return _from_file(given, names)
@@ -76,7 +81,7 @@ def _arrays(given: str, names: Sequence[str], tokenizer: Any) -> dict[str, np.nd
     return {name: known[name] for name in names}
 
 
-def _from_file(path: str, names: Sequence[str]) -> dict[str, Any]:
+def _from_file(path: str, names: Sequence[str]) -> dict[str, np.ndarray]:
     try:
         loaded = np.load(path, allow_pickle=False)
         arrays: dict[str, Any] = dict(loaded) if path.endswith(".npz") else dict.fromkeys(names[:1], loaded)
@@ -87,7 +92,7 @@ def _from_file(path: str, names: Sequence[str]) -> dict[str, Any]:
     return {name: np.atleast_1d(arrays[name])[:1] for name in names}
 
 
-def _scores(network: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _scores(network: keras.Model, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     from keras_transformer.attention import attention_maps
 
     inputs = dict(arrays) if len(arrays) > 1 else next(iter(arrays.values()))

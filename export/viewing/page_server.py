@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.server
 import signal
 import threading
-from typing import Any
+from types import FrameType
 
 LOOPBACK = "127.0.0.1"
 # The page loads nothing, and no other page may frame it.
@@ -51,7 +51,7 @@ def page_server(text: str, port: int = 0) -> http.server.ThreadingHTTPServer:
 def serve_until_interrupted(server: http.server.ThreadingHTTPServer) -> None:
     """Serves in the main thread until SIGINT, which is Ctrl+C, or SIGTERM."""
 
-    def stop(number: int, frame: Any) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=server.shutdown).start()  # It waits for the loop, which is in this thread.
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from typing import Any, overload
+from typing import NoReturn, overload
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
@@ -140,7 +140,7 @@ def _spec(
     return dataclasses.replace(spec, evaluation=evaluation)
 
 
-def _no_function(tensors: Any) -> Any:
+def _no_function(tensors: object) -> NoReturn:
     raise NotImplementedError("a bundle has files, and no functions")
 
 

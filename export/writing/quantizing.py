@@ -219,7 +219,7 @@ class ModelSteps(RuntimeSteps):
         with full_precision():
             return self._signatures[signature].function(tensors)
 
-    def _array(self, array: np.ndarray) -> Any:
+    def _array(self, array: np.ndarray) -> tf.Tensor:
         import tensorflow as tf
 
         return tf.convert_to_tensor(array)

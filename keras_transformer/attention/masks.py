@@ -194,14 +194,14 @@ class Visibility:
         return combine(*masks)
 
 
-def _rows_and_columns(mask: Tensor, begin: int, end: int) -> Any:
+def _rows_and_columns(mask: Tensor, begin: int, end: int) -> Tensor:
     """Slices a mask `(..., T | 1, S | 1)`; an axis of 1 is for all."""
     rows = slice(None) if mask.shape[-2] == 1 else slice(begin, end)
     columns = slice(None) if mask.shape[-1] == 1 else slice(0, end)
     return mask[..., rows, columns]
 
 
-def _along_tokens(x: Tensor, begin: int, end: int) -> Any:
+def _along_tokens(x: Tensor | None, begin: int, end: int) -> Tensor | None:
     """Slices slots or positions `(T,)` or `(B, T, ...)`."""
     return None if x is None else x[begin:end] if len(x.shape) == 1 else x[:, begin:end]
 

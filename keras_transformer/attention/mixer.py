@@ -167,14 +167,14 @@ class MixerInputs:
 
 def with_call_argument(
     base_call: Callable[..., object], name: str
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Callable[..., Outputs]], Callable[..., Outputs]]:
     """Returns a decorator for a `call` that adds the keyword argument `name`, None by default, to those of `base_call`.
 
     Keras passes masks and `training` by the names in the signature of `call`. The decorated function takes the arguments of
     `base_call` as `**arguments`; its signature lists them.
     """
 
-    def decorate(call: Callable[..., object]) -> Callable[..., Any]:
+    def decorate(call: Callable[..., Outputs]) -> Callable[..., Outputs]:
         signature = inspect.signature(base_call)
         added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Tensor)
         parameters = [*signature.parameters.values(), added]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -33,7 +33,7 @@ class RandomAugmentation(keras.layers.Layer):
         return {**super().get_config(), "seed": self.seed}
 
 
-def check_range(limit: float, **settings: Any) -> None:
+def check_range(limit: float, **settings: float) -> None:
     """Raises `ValueError` if one of the settings is not a number in [0, limit)."""
     for name, value in settings.items():
         if not is_number(value) or not 0 <= value < limit:

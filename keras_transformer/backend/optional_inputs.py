@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.utils.types import Tensors
 
 
-def with_optional_inputs(model: keras.Model, inputs: Tensors) -> Any:
+def with_optional_inputs(model: keras.Model, inputs: Tensors) -> Tensors:
     """Returns the inputs of a Functional model with None for those that are optional and left out, as Keras expects them.
 
     Args:

@@ -124,7 +124,7 @@ class Block(keras.layers.Layer):
         }
 
 
-def template(identifier: object, choices: Mapping[str, Callable[..., Any]], base: type) -> Any:
+def template(identifier: object, choices: Mapping[str, Callable[..., object]], base: type) -> Any:
     """Checks a template of layers: a name in `choices`, which is returned as it is, or an instance or its config."""
     if isinstance(identifier, str):
         choice(identifier, choices)
@@ -132,6 +132,6 @@ def template(identifier: object, choices: Mapping[str, Callable[..., Any]], base
     return resolve(identifier, choices, base)
 
 
-def serialize_template(identifier: object) -> Any:
+def serialize_template(identifier: object) -> str | Config | None:
     """Returns the config of a `template`."""
     return identifier if isinstance(identifier, str) else serialize(identifier)

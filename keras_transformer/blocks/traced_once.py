@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from keras_transformer.backend.compilation.first_step import build_optimizer
 from keras_transformer.blocks.equal_blocks import equal_blocks_traced_once
+from keras_transformer.utils.types import Logs
 
 if TYPE_CHECKING:
     from keras import Model as Base
@@ -29,12 +31,12 @@ class TracedOnce(Base):
     (None, 3)
     """
 
-    def make_train_function(self, force: bool = False) -> Any:
+    def make_train_function(self, force: bool = False) -> Callable[..., Logs]:
         """Builds the optimizer first."""
         build_optimizer(self)
         return super().make_train_function(force)
 
-    def train_step(self, *args: object, **kwargs: object) -> Any:
+    def train_step(self, *args: object, **kwargs: object) -> Logs:
         """The step of `keras.Model`, whose arguments depend on the backend."""
         with equal_blocks_traced_once(self):
             return super().train_step(*args, **kwargs)

@@ -45,7 +45,7 @@ def from_huggingface(
     task: str | Callable[[keras.Model], keras.Model] | None = None,
     dtype: str | keras.DTypePolicy | None = None,
     verbose: int = 1,
-) -> Any:
+) -> keras.Model:
     """Loads a checkpoint of Hugging Face into a Keras model, which trains, generates and exports as any other.
 
     Memory: that of the weights and of one tensor. Nothing is allocated before the config and the names and shapes of all
@@ -90,7 +90,7 @@ def read_folder(
     task: str | Callable[[keras.Model], keras.Model] | None,
     dtype: str | keras.DTypePolicy | None,
     verbose: int,
-) -> Any:
+) -> keras.Model:
     """Returns the model of a `Folder`; see `from_huggingface`."""
     _check_depths(folder)
     with _naming_the_config(folder.config):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
 
 from keras_transformer.data.batch_stream import BatchStream
+from keras_transformer.utils.types import Tensors
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _PARTS = ("inputs", "labels", "sample_weight")
 
 
-def log_shapes(batches: BatchStream | tf.data.Dataset, max_shapes: int = 16) -> Any:
+def log_shapes(batches: BatchStream | tf.data.Dataset, max_shapes: int = 16) -> BatchStream | tf.data.Dataset:
     """Prints a line when a batch has shapes that no batch had before: XLA compiles the training step for each of them.
 
     JAX always compiles with XLA, TensorFlow with `jit_compile`. A compilation takes seconds to minutes, so a training should
@@ -67,8 +68,8 @@ def _in_dataset(batches, max_shapes):
 
     seen = _Shapes(_names(batches.element_spec), max_shapes)
 
-    def mapped(*parts: object) -> Any:
-        batch: Any = parts[0] if len(parts) == 1 else parts
+    def mapped(*parts: object) -> Tensors:
+        batch: object = parts[0] if len(parts) == 1 else parts
         flat = tf.nest.flatten(batch)
         noted = tf.numpy_function(lambda *shapes: seen.add(shapes), [tf.shape(part) for part in flat], [])
         with tf.control_dependencies([noted]):

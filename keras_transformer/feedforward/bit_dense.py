@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -65,7 +65,7 @@ class BitDense(keras.layers.Dense):
         prepare_kernel(self)
 
     @property
-    def variable_serialization_spec(self) -> Any:
+    def variable_serialization_spec(self) -> dict[str | None, list[str]]:
         return saved_variables(self, super().variable_serialization_spec)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:

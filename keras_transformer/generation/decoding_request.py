@@ -99,7 +99,7 @@ class DecodingRequest:
     ends: Callable[[list[int]], bool] | None = None
     repetition_penalty: float = 1.0
     source: Source | None = None
-    decode: Callable[[list[int]], Any] | None = None
+    decode: Callable[[list[int]], str] | None = None
     cache_is_rewindable: bool = True
     constraint: Constraint | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,9 +14,11 @@ from keras_transformer.generation.errors import (
     MissingTokenizerError,
     PromptTooLongError,
 )
+from keras_transformer.utils.types import ArrayLike
 
 if TYPE_CHECKING:
     from keras_transformer.generation.generation_spec import GenerationSpec
+    from keras_transformer.generation.protocols import TextTokenizer
 
 # One prompt or several: text, token ids, or features; a dict of features and the prompts of the decoder; or parsed ones.
 PromptsLike: TypeAlias = "str | bytes | Sequence[object] | np.ndarray | Mapping[str, object] | Prompts"
@@ -44,7 +46,7 @@ class Prompts:
     grids: list[np.ndarray] | None = None
 
     @classmethod
-    def read(cls, prompts: PromptsLike, tokenizer: Any, spec: GenerationSpec) -> Prompts:
+    def read(cls, prompts: PromptsLike, tokenizer: TextTokenizer | None, spec: GenerationSpec) -> Prompts:
         """Parses prompts in any form that `Generator.generate` accepts.
 
         Raises:
@@ -60,7 +62,7 @@ class Prompts:
         return cls([np.array(token_ids, "int32")], None, is_text=True, is_single=True, continues=False)
 
     @classmethod
-    def _of_text(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec, is_source: bool) -> Prompts:
+    def _of_text(cls, prompts: Any, tokenizer: TextTokenizer | None, spec: GenerationSpec, is_source: bool) -> Prompts:
         """Parses text or token ids: sources of the encoder if `is_source`, otherwise decoder prompts."""
         if isinstance(prompts, dict):
             raise GenerationError(
@@ -88,7 +90,7 @@ class Prompts:
         return cls(decoder, source, is_text, is_single, continues=not is_source)
 
     @classmethod
-    def _of_features(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec) -> Prompts:
+    def _of_features(cls, prompts: Any, tokenizer: TextTokenizer | None, spec: GenerationSpec) -> Prompts:
         """Parses source arrays, or a dict of source arrays and decoder prompts."""
         shape, text, grids = spec.source_shape, None, None
         if isinstance(prompts, dict):
@@ -160,7 +162,7 @@ def _features_and_text(prompts: Mapping[str, Any], names: tuple[str, ...]) -> tu
     return prompts[names[0]], prompts[names[1]] if len(names) > 1 else None, prompts[text]
 
 
-def _grids(grids: Any, source: list[np.ndarray]) -> list[np.ndarray]:
+def _grids(grids: Iterable[ArrayLike], source: list[np.ndarray]) -> list[np.ndarray]:
     """Returns the grids of the images of each source, int32 `(I, 2)`."""
     rows = [np.asarray(each) for each in grids]
     if len(rows) != len(source):
@@ -188,7 +190,7 @@ def _start_rows(start_id: int | None, count: int) -> list[np.ndarray]:
     return [np.array([start_id], "int32")] * count
 
 
-def _is_row(prompts: Any) -> bool:
+def _is_row(prompts: object) -> bool:
     """Returns whether this is a single prompt of token ids."""
     if isinstance(prompts, np.ndarray):
         return prompts.ndim == 1
@@ -207,14 +209,14 @@ def frame_of(tokenizer: Any, start_id: int | None, is_source: bool) -> dict[str,
     return {"start": start_id is None and template is not None and template["start"]}
 
 
-def _encode(prompts: Sequence[object], tokenizer: Any, frame: dict[str, bool]) -> list[np.ndarray]:
+def _encode(prompts: Sequence[object], tokenizer: TextTokenizer | None, frame: dict[str, bool]) -> list[np.ndarray]:
     if tokenizer is None:
         raise MissingTokenizerError("The model has no tokenizer. Pass token ids, or build the model with tokenizer=...")
     texts = [_text(number, prompt) for number, prompt in enumerate(prompts)]
     return [np.array(tokenizer.encode(text, **frame), "int32") for text in texts]
 
 
-def _text(number: int, prompt: Any) -> str:
+def _text(number: int, prompt: object) -> str:
     """Returns a prompt as a str that can be encoded as UTF-8."""
     if not isinstance(prompt, (str, bytes)):
         raise GenerationError(f"Prompt {number} must be text like the first. Received: {type(prompt).__name__}")
@@ -226,7 +228,7 @@ def _text(number: int, prompt: Any) -> str:
     return text
 
 
-def _ids(number: int, prompt: Any, vocabulary_size: int) -> np.ndarray:
+def _ids(number: int, prompt: object, vocabulary_size: int) -> np.ndarray:
     try:
         row = np.asarray(prompt)
     except ValueError:  # A ragged list.

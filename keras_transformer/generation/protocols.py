@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from keras_transformer.generation.arrays import ArrayFunctions
 from keras_transformer.generation.decoding_request import DecodingRequest, ModelInput, ModelOutput
 from keras_transformer.generation.generation_spec import GenerationSpec
 from keras_transformer.utils.types import ArrayLike, Cache, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.generator import Generator
 
 # The source of an encoder-decoder: `(token_ids, padding_mask)`, or `(features,)`, or `(patches, patch_grid)`.
 Source: TypeAlias = "tuple[ArrayLike, ...]"
@@ -115,7 +118,7 @@ class PagedDecodingSteps(Protocol):
 class ServedModel(Protocol):
     """A model that `Engine` serves."""
 
-    def generator(self) -> Any:
+    def generator(self) -> Generator:
         """Returns the `Generator` of the model."""
         ...
 
@@ -199,6 +202,18 @@ class TokenSampler(Sampler, Protocol):
         ...
 
 
+class TextDecoder(Protocol):
+    """A decoder of one stream of tokens, whose text is that of all tokens together."""
+
+    def push(self, index: int, /) -> str:
+        """Returns the text that the next token completes."""
+        ...
+
+    def finish(self) -> str:
+        """Returns the rest of the text."""
+        ...
+
+
 class TextTokenizer(Protocol):
     """A tokenizer, as generation calls it. The tokenizers of `keras_transformer.text` implement it."""
 
@@ -207,14 +222,14 @@ class TextTokenizer(Protocol):
         """int: number of tokens."""
         ...
 
-    def encode(self, text: Any, *, start: bool = False, end: bool = False) -> Any:
+    def encode(self, text: str, *, start: bool = False, end: bool = False) -> Any:
         """Returns token ids."""
         ...
 
-    def decode(self, ids: Sequence[int]) -> Any:
+    def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of token ids."""
         ...
 
-    def stream(self) -> Any:
+    def stream(self) -> TextDecoder:
         """Returns a decoder with `push(id)` and `finish()`."""
         ...

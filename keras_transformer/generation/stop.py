@@ -10,7 +10,7 @@ import numpy as np
 from keras_transformer.generation.errors import GenerationError, MissingTokenizerError
 
 if TYPE_CHECKING:
-    pass
+    from keras_transformer.generation.protocols import TextTokenizer
 
 # A stop sequence, as text or token ids, or a list of them.
 StopLike: TypeAlias = "str | Sequence[int] | Sequence[str | Sequence[int]] | None"
@@ -23,7 +23,7 @@ def as_end_ids(end_id: int | Sequence[int] | None) -> tuple[int, ...]:
     return (int(end_id),) if isinstance(end_id, (int, np.integer)) else tuple(map(int, end_id))
 
 
-def check_stop(stop: StopLike, tokenizer: Any) -> None:
+def check_stop(stop: StopLike, tokenizer: TextTokenizer | None) -> None:
     """Validates stop sequences.
 
     Raises:

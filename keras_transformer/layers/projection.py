@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import MutableMapping
-from typing import Any
 
 import keras
 from keras import ops
@@ -134,7 +133,7 @@ class Projection(keras.layers.EinsumDense):
             )
 
     @property
-    def kernel(self) -> Any:
+    def kernel(self) -> Tensor:
         """The kernel, with the adapter added in the compute dtype."""
         if not (self.built and self._is_factored):
             return super().kernel
@@ -179,10 +178,10 @@ class Projection(keras.layers.EinsumDense):
         return kernel + ops.cast(change, kernel.dtype)
 
     @property
-    def variable_serialization_spec(self) -> dict[Any, list[str]]:
+    def variable_serialization_spec(self) -> dict[str | None, list[str]]:
         return saved_variables(self, super().variable_serialization_spec)
 
-    def quantize(self, mode: str | None = None, type_check: bool = False, config: Any = None) -> None:
+    def quantize(self, mode: str | None = None, type_check: bool = False, config: object = None) -> None:
         """Quantizes like `EinsumDense`. Keras refuses subclasses of it by default; the weights here are the same."""
         if self._is_factored and self._num_contracted < len(self._sizes) - 1:
             raise ValueError(

@@ -6,8 +6,6 @@ feed-forward can have ternary weights. `ternary_twin` applies the policy to a bu
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -85,7 +83,7 @@ def prepare_kernel(layer: keras.layers.Layer) -> None:
         keras_private.kernel(layer).trainable = False
 
 
-def saved_variables(layer: keras.layers.Layer, names: dict[Any, list[str]]) -> dict[Any, list[str]]:
+def saved_variables(layer: keras.layers.Layer, names: dict[str | None, list[str]]) -> dict[str | None, list[str]]:
     """Returns the names of a linear layer's saved variables by quantization mode, with the scale of a frozen kernel."""
     if getattr(layer, "ternary_scale", None) is None:
         return names

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.blocks.block import Block
@@ -74,7 +72,7 @@ def model_sums(model: keras.Model) -> tuple[int, int]:
     return sum(forward for forward, _ in sums), sum(backward for _, backward in sums)
 
 
-def _projections(feedforward: Any) -> int:
+def _projections(feedforward: keras.layers.Layer | None) -> int:
     """Returns the number of projections that read the input of a feed-forward."""
     if feedforward is None:
         return 0

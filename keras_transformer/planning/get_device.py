@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.planning.devices import DEVICES, Device, Reached
 from keras_transformer.planning.errors import PlanningError
 from keras_transformer.planning.graph.access import Access
 from keras_transformer.utils.choice import choice
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # As large as what a training moves, and done within some milliseconds, so that other processes interrupt few of them.
 _SIDE = 768
@@ -55,7 +58,7 @@ def this_processor() -> Device:
     return Device(2 * _SIDE**3 / product / 1e12, _memory() / 1e9, bandwidth / 1e9, 0.0, 1.0, False, reached=reached)
 
 
-def _access(x: Any, bandwidth: float) -> Access:
+def _access(x: tf.Tensor, bandwidth: float) -> Access:
     """Measures the fractions of a bandwidth, in bytes per second, that kinds of operations reach."""
     import tensorflow as tf
 
@@ -63,7 +66,7 @@ def _access(x: Any, bandwidth: float) -> Access:
     labels, rows = tf.zeros((_ROWS,), "int32"), tf.random.shuffle(tf.range(_ROWS))
 
     # Function and the bytes that it moves, as `counting` counts them.
-    kinds: dict[str, tuple[Callable[[], Any], float]] = {
+    kinds: dict[str, tuple[Callable[[], tf.Tensor], float]] = {
         "transposed": (lambda: tf.transpose(heads, (0, 2, 1, 3)), 2 * _BYTES),
         "columns": (lambda: tf.reduce_sum(x, 0), _BYTES),
         "pieces": (lambda: tf.concat([x, x], 1), 3 * _BYTES),

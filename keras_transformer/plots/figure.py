@@ -10,6 +10,8 @@ from keras_transformer.version import install_command
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 
 # Perceptually uniform: equal steps of a value are equal steps of brightness.
@@ -37,7 +39,7 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def overlay_color_map() -> Any:
+def overlay_color_map() -> LinearSegmentedColormap:
     """Returns a color map for overlays on gray images: from transparent to an opaque warm color."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -77,7 +79,7 @@ def plain_axes(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def integer_ticks(axis: Any) -> None:
+def integer_ticks(axis: Axis) -> None:
     """Places ticks at integers only, also where the axis spans less than one."""
     from matplotlib.ticker import MaxNLocator
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,10 +11,12 @@ from keras_transformer.plots.figure import COLOR_MAP, integer_ticks, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from keras_transformer.training import GradientsByLayer
+
 _MOST_LABELS = 40
 
 
-def gradients_by_layer(norms: Any) -> Figure:
+def gradients_by_layer(norms: GradientsByLayer) -> Figure:
     """Plots the gradient norm of each layer by step, and the size of its updates relative to its weights.
 
     Colors are logarithmic. Rows are layers, from the first of the model at the top to the last.

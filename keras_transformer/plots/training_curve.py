@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from keras_transformer.plots.figure import AFTER, BEFORE, SECOND, integer_ticks, new_figure, plain_axes
 
 if TYPE_CHECKING:
+    import keras
     from matplotlib.figure import Figure
 
 
 _COLUMNS = 3
 
 
-def training_curve(history: Any) -> Figure:
+def training_curve(history: keras.callbacks.History | Mapping[str, Sequence[float]]) -> Figure:
     """Plots loss and metrics by epoch, three in a row; with validation, training is dashed and validation solid.
 
     Args:

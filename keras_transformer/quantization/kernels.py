@@ -6,7 +6,6 @@ import collections
 import fnmatch
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -167,7 +166,7 @@ def chosen(
     return pairs
 
 
-def check_paths(weights: Iterable[Any]) -> None:
+def check_paths(weights: Iterable[Kernel | keras.Variable]) -> None:
     """Checks that weights can be told apart by their paths.
 
     Raises:

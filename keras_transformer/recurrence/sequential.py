@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 from keras import ops
@@ -13,7 +12,10 @@ from keras_transformer.utils.types import Tensor
 
 
 def sequential_scan(
-    step: Callable[..., Any], carry: tuple[Tensor, ...], inputs: tuple[Tensor, ...], training: bool | None = False
+    step: Callable[..., tuple[tuple[Tensor, ...], Tensor]],
+    carry: tuple[Tensor, ...],
+    inputs: tuple[Tensor, ...],
+    training: bool | None = False,
 ) -> tuple[tuple[Tensor, ...], Tensor]:
     """`carry, outputs[i] = step(i, carry, inputs[0][i], inputs[1][i], ...)` for i = 0, 1, ...
 

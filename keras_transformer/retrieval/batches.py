@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def retrieval_batches(
     if batch_size < 1 or seed < 0:
         raise RetrievalError(f"batch_size must be positive and seed non-negative. Received: {batch_size}, {seed}")
 
-    def make(epoch: int, step: int) -> Any:
+    def make(epoch: int, step: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         return rows.batch(np.random.default_rng([seed, epoch, step]).integers(0, len(rows), batch_size), batch_size)
 
     return rows.stream(make, steps_per_epoch, (batch_size, steps_per_epoch, seed))
@@ -120,7 +120,7 @@ def retrieval_evaluation_batches(
     if batch_size < 1:
         raise RetrievalError(f"batch_size must be positive. Received: {batch_size}")
 
-    def make(_: int, step: int) -> Any:
+    def make(_: int, step: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         return rows.batch(np.arange(step * batch_size, min((step + 1) * batch_size, len(rows))), batch_size)
 
     return rows.stream(make, -(-len(rows) // batch_size), (batch_size,))
@@ -182,7 +182,7 @@ class _Rows:
         inputs = {name: _filled(array, empty, 0) for name, array in inputs.items()}
         return inputs, _filled(labels.astype("int32"), empty, IGNORE_ID)
 
-    def stream(self, make: Callable[..., object], steps: int, settings: tuple[Any, ...]) -> BatchStream:
+    def stream(self, make: Callable[..., object], steps: int, settings: tuple[object, ...]) -> BatchStream:
         settings = (*settings, self.length, self.neighbor_length, len(self), self.neighbors.shape)
         starts = self.chunks.document_starts[:1000].tobytes() + np.asarray(self.chunks.token_ids[:1000]).tobytes()
         fingerprint = hashlib.sha256(repr(settings).encode() + starts).hexdigest()[:16]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,7 @@ class NearestNeighbors:
         self.backend = backend
         self.chunk_size = _positive("chunk_size", chunk_size)
         self.neighbors, self.effort = _positive("neighbors", neighbors), _positive("effort", effort)
-        self._parts: list[Any] = []
+        self._parts: list[np.ndarray] = []
         self._length = 0
         self._searcher: SearchBackend | None = None
 

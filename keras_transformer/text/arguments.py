@@ -40,7 +40,7 @@ def word_indices(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> li
     return [word_of[stop - 1] if stop > begin else -1 for begin, stop in offsets]
 
 
-def text_length(max_length: Any, num_special: int) -> int | None:
+def text_length(max_length: int | None, num_special: int) -> int | None:
     """Returns the number of tokens that `max_length` leaves for the text; None for no limit.
 
     Raises:

@@ -6,7 +6,7 @@ import codecs
 import gzip
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from keras_transformer.text.errors import (
@@ -57,7 +57,7 @@ def stream_texts(files_or_texts: Any) -> Iterator[str]:
     return itertools.chain([first], texts)
 
 
-def all_paths(items: Any) -> bool:
+def all_paths(items: Sequence[object]) -> bool:
     """Whether all items of a list are paths of files."""
     if not items:
         return False
@@ -109,7 +109,7 @@ def read_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[str]:
         yield "".join(rest)
 
 
-def _decode(decoder: Any, block: Any, path: Path, offset: int, final: bool = False) -> str:
+def _decode(decoder: codecs.IncrementalDecoder, block: bytes, path: Path, offset: int, final: bool = False) -> str:
     pending = len(decoder.getstate()[0])
     try:
         return decoder.decode(block, final)

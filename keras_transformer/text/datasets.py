@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.text.errors import GraphError, TextError
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Tensor, Tensors
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 
-def map_dataset(tokenizer: Tokenizer, dataset: tf.data.Dataset, fields: Any = None, **options: object) -> Any:
+def map_dataset(
+    tokenizer: Tokenizer, dataset: tf.data.Dataset, fields: Iterable[str | int] | None = None, **options: object
+) -> tf.data.Dataset:
     """Tokenizes the strings of a dataset; see `Tokenizer.map_dataset`."""
     keys = _string_keys(dataset.element_spec, fields)
     tokenize = _tokenize_function(tokenizer, options)
 
-    def transform(*element: Any) -> Any:
+    def transform(*element: Any) -> Tensors:
         given = element[0] if len(element) == 1 and not isinstance(dataset.element_spec, tuple) else element
         if keys == [None]:
             return tokenize(given)
@@ -31,7 +33,7 @@ def map_dataset(tokenizer: Tokenizer, dataset: tf.data.Dataset, fields: Any = No
     return dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _string_keys(spec: Any, fields: Any) -> list[Any]:
+def _string_keys(spec: Any, fields: Iterable[str | int] | None) -> list[Any]:
     """Keys or indices of the scalar strings to tokenize; `[None]` if the element itself is a string."""
     items: dict[Any, Any]
     if isinstance(spec, tf.TensorSpec):
@@ -58,7 +60,7 @@ def _tokenize_function(tokenizer: Tokenizer, options: dict[str, Any]) -> Callabl
         graph = tokenizer.graph()
     except GraphError:
 
-        def encode(text: Any) -> Any:
+        def encode(text: bytes) -> np.ndarray:
             return np.array(tokenizer.encode(text.decode("utf-8"), **options), "int32")
 
         def call_python(text: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """The command `generate`: continues or translates a text with a bundle."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Iterator
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(model, Generator):
         raise ExportError(f"'{arguments.bundle}' is not the bundle of a language model: it cannot generate")
     if arguments.lines:
-        texts: Any = model.generate(prompts, batch_size=arguments.batch_size, **options)
+        texts: list[str] = model.generate(prompts, batch_size=arguments.batch_size, **options)
         for text in texts:
             print(" ".join(text.splitlines()))
         return 0
@@ -56,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _whole(model: "Generator", prompt: str | bytes, options: dict[str, Any]) -> Iterator[Any]:
+def _whole(model: Generator, prompt: str | bytes, options: dict[str, Any]) -> Iterator[str]:
     yield model.generate(prompt, **options)
 
 

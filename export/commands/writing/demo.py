@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import keras
 
     from keras_transformer.data import ImageData
+    from keras_transformer.export.reporting.comparison import Comparison
 
 EXAMPLES = ["", "--dataset cifar10"]
 DATASETS = ("digits", "cifar10", "fashion_mnist", "mnist")
@@ -158,7 +159,7 @@ def _train(data: ImageData, patch_size: int, epochs: int, seed: int) -> tuple[ke
         }
         training, testing = batches(data.train, BATCH, classes, **options), batches(data.test, 256, classes)
         steps = epochs * len(training)
-        schedule: Any = WarmupCosine(3e-3, steps // 10, steps)
+        schedule: keras.optimizers.schedules.LearningRateSchedule = WarmupCosine(3e-3, steps // 10, steps)
         optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05)
         model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"])
     print_status(f"training a ViT of {model.count_params():,} parameters for {epochs} epochs with model.fit")
@@ -231,7 +232,7 @@ def _write_model(model: keras.Model, history: dict[str, list[float]], data: Imag
     np.save(out / "images.npy", images[:8])
 
 
-def _compare(model: keras.Model, test: Any, out: pathlib.Path) -> Any:
+def _compare(model: keras.Model, test: Any, out: pathlib.Path) -> Comparison:
     from keras_transformer.export.reporting.comparison import compare
     from keras_transformer.utils.captured_stderr import captured
 

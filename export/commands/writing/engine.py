@@ -17,6 +17,11 @@ from keras_transformer.utils.types import JsonObject
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.audio import LogMel
+    from keras_transformer.export.data.report import Report
+    from keras_transformer.text import Tokenizer
+    from keras_transformer.vision import ImageProcessor
+
 EXAMPLES = [
     "model.keras --for genai --out genai --quantize weight_int4",
     "model.keras --for litertlm --out model.litertlm",
@@ -77,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_for_app(
     arguments: argparse.Namespace, path: pathlib.Path, model: keras.Model, options: dict[str, Any]
-) -> Any:
+) -> Report:
     if arguments.engine == "mediapipe":
         from keras_transformer.export.engines.mediapipe.model_file import write_mediapipe
 
@@ -89,7 +94,7 @@ def _write_for_app(
     return write_transformers_js(model, arguments.out, processor=processor, node_modules=arguments.node_modules, **kept)
 
 
-def _tokenizer(path: pathlib.Path) -> Any:
+def _tokenizer(path: pathlib.Path) -> Tokenizer | None:
     """The tokenizer of a checkpoint, or None."""
     from keras_transformer.text import from_huggingface
 
@@ -97,7 +102,7 @@ def _tokenizer(path: pathlib.Path) -> Any:
     return from_huggingface(path) if has_tokenizer else None
 
 
-def _processor(path: pathlib.Path, kind: str) -> Any:
+def _processor(path: pathlib.Path, kind: str) -> ImageProcessor | LogMel | None:
     """The image processor or the feature extractor of a checkpoint, for a task that needs one; or None."""
     if not (path / "preprocessor_config.json").is_file():
         return None

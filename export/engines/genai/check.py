@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,9 +48,9 @@ def greedy(
         row[: len(prompt)] = prompt
     caches = PastPresent(cache)
     past = caches.empty(len(prompts))
-    start: Any = 0
+    start: np.ndarray | int = 0
     for _ in range(max_new_tokens):
-        results: Any = session.run(None, arrays(token_ids, lengths, start, past))
+        results: list[np.ndarray] = session.run(None, arrays(token_ids, lengths, start, past))
         outputs = dict(zip(names, results, strict=True))
         token_ids = np.asarray((yield outputs["logits"][:, -1]))[:, None]
         past, start, lengths = caches.next_past(outputs), lengths, lengths + 1

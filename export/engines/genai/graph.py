@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -96,7 +96,7 @@ def _probes(model: keras.Model, cache: PastPresent) -> list[Probe]:
     return [first, one, Probe(second, "batch=3, one token"), Probe(third, f"batch=1, {more} more tokens")]
 
 
-def _past(step: Any, cache: PastPresent, probe: Probe) -> dict[str, np.ndarray]:
+def _past(step: Callable[..., Mapping[str, tf.Tensor]], cache: PastPresent, probe: Probe) -> dict[str, np.ndarray]:
     outputs = step({name: tf.constant(array) for name, array in probe.inputs.items()})
     return cache.next_past({name: tensor.numpy() for name, tensor in outputs.items()}, plain)
 
@@ -106,7 +106,9 @@ def _tokens(model: keras.Model, shape: tuple[int, ...]) -> np.ndarray:
     return random.integers(0, model.vocabulary_size, shape)
 
 
-def arrays(token_ids: np.ndarray, lengths: Any, start: Any, past: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def arrays(
+    token_ids: np.ndarray, lengths: np.ndarray | Sequence[int], start: np.ndarray | int, past: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """Returns the inputs that the engine passes to the graph.
 
     Args:

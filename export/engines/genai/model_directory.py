@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.bundle import writing
@@ -170,5 +170,5 @@ def _length(model: keras.Model, max_length: int | None) -> int:
     return max_length
 
 
-def _write_json(path: pathlib.Path, content: Any) -> None:
+def _write_json(path: pathlib.Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

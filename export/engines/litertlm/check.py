@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE
 from keras_transformer.export.engines.litertlm.graph import DECODE, ENGINE
 from keras_transformer.export.errors import ConversionError, ParityError
 from keras_transformer.export.tflite.format import TFLITE
@@ -20,14 +21,16 @@ from keras_transformer.utils.errors import library_exceptions
 if TYPE_CHECKING:
     import keras
 
-    from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE, ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.utils.types import Path
 
 
 _PROMPT, _NEW_TOKENS = "The quick brown fox", 8
 
 
-def greedy(path: Path, spec: ExportSpec, prompt: Any, num_threads: int = 1) -> Generator[np.ndarray, Any, None]:
+def greedy(
+    path: Path, spec: ExportSpec, prompt: Sequence[int], num_threads: int = 1
+) -> Generator[np.ndarray, int, None]:
     """Runs the graphs as the engine does: all tokens of the prompt but the last in chunks, then one token after another.
 
     Args:
@@ -62,7 +65,9 @@ def greedy(path: Path, spec: ExportSpec, prompt: Any, num_threads: int = 1) -> G
         cache = outputs
 
 
-def greedy_tokens(path: Path, spec: ExportSpec, prompt: Any, max_new_tokens: int, end_id: Any = None) -> list[int]:
+def greedy_tokens(
+    path: Path, spec: ExportSpec, prompt: Sequence[int], max_new_tokens: int, end_id: int | Sequence[int] | None = None
+) -> list[int]:
     """Returns the new tokens for a prompt, up to and including the end token."""
     steps, tokens = greedy(path, spec, prompt), []
     logits = next(steps)
@@ -73,7 +78,7 @@ def greedy_tokens(path: Path, spec: ExportSpec, prompt: Any, max_new_tokens: int
         logits = steps.send(tokens[-1])
 
 
-def check_greedy(path: Path, spec: ExportSpec, model: keras.Model, prompt: Any, max_new_tokens: int) -> None:
+def check_greedy(path: Path, spec: ExportSpec, model: keras.Model, prompt: Sequence[int], max_new_tokens: int) -> None:
     """Checks that the graphs choose the tokens of the model, except for ties within the tolerance.
 
     Raises:
@@ -93,7 +98,9 @@ def is_installed() -> bool:
     return importlib.util.find_spec("litert_lm") is not None
 
 
-def ask_engine(path: Path, prompt: Any, max_new_tokens: int, tokens: Any = None) -> Any:
+def ask_engine(
+    path: Path, prompt: str, max_new_tokens: int, tokens: Sequence[int] | None = None
+) -> tuple[str, list[int], object]:
     """Returns the greedy continuation of a prompt by the engine on the CPU.
 
     Args:
@@ -126,7 +133,7 @@ def ask_engine(path: Path, prompt: Any, max_new_tokens: int, tokens: Any = None)
 
 
 def check_engine(
-    path: Path, graphs: Path, spec: ExportSpec, model: keras.Model, prompt: Any, max_new_tokens: int
+    path: Path, graphs: Path, spec: ExportSpec, model: keras.Model, prompt: str, max_new_tokens: int
 ) -> None:
     """Checks that the engine decodes the same tokens as LiteRT.
 
@@ -152,7 +159,7 @@ def fitting_prompt(model: keras.Model, slots: int) -> tuple[str, int]:
     return prompt, new
 
 
-def with_start_token(model: keras.Model, prompt: Any) -> list[int]:
+def with_start_token(model: keras.Model, prompt: str) -> list[int]:
     """Returns the tokens of a text after the start token, if the model has one, which the engine adds."""
     start = [] if model.start_id is None else [model.start_id]
     return [*start, *model.tokenizer.encode(prompt)]

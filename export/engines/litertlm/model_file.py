@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.report import Artifact, Report
@@ -130,7 +130,7 @@ def write_litertlm(
     return Report(str(target), {NAME: artifact}, reported_tolerance(quantization, tolerance))
 
 
-def _builder() -> Any:
+def _builder() -> ModuleType:
     try:
         return importlib.import_module("litert_lm_builder")
     except ModuleNotFoundError as error:

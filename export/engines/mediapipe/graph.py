@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -136,7 +136,7 @@ def _function(
     return serve
 
 
-def _levels(shape: Any, seed: int) -> np.ndarray:
+def _levels(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, _LEVELS, shape).astype("float32")
 
 

@@ -32,6 +32,7 @@ from keras_transformer.export.writing.quantizing import quantize_in_place
 from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
     from keras_transformer.utils.types import Path
 
 _SUFFIX = ".tflite"
@@ -41,11 +42,11 @@ _NEEDED = ("[CLS]", "[SEP]", "[UNK]")
 
 
 def write_mediapipe(
-    model: Any,
+    model: keras.Model,
     path: Path,
     task: str,
     *,
-    tokenizer: Any = None,
+    tokenizer: Tokenizer | None = None,
     max_length: int | None = None,
     metadata: JsonObject | None = None,
     quantize: Mode | None = None,
@@ -135,7 +136,7 @@ def _task(name: str) -> Task:
 
 
 def _check_arguments(
-    model: keras.Model, task: Task, metadata: JsonObject, max_length: int | None, tolerance: Any
+    model: keras.Model, task: Task, metadata: JsonObject, max_length: int | None, tolerance: float | None
 ) -> None:
     check_metadata(metadata)
     check_input_names(metadata, names.input_names(model))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,8 @@ from keras_transformer.utils.types import JsonObject
 if TYPE_CHECKING:
     import onnxruntime
 
+    from keras_transformer.export.data.array_spec import ArraySpec
+    from keras_transformer.export.data.export_spec import Probe
     from keras_transformer.utils.types import Path
 
 
@@ -117,7 +119,7 @@ def _batching_parameters(manifest: Manifest, names: Sequence[str], batching: Bat
     }
 
 
-def _why_alone(inputs: Any, outputs: Any) -> str | None:
+def _why_alone(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec]) -> str | None:
     """As `why_alone`; the server pads no axis but the first with values that mean nothing."""
     for spec in inputs:
         if any(spec.axes[1:]):
@@ -137,7 +139,9 @@ def _save_with_default(source: pathlib.Path, work: pathlib.Path, default: str) -
         tf.saved_model.save(loaded, str(work), signatures={**signatures, DEFAULT: signatures[default]})
 
 
-def _verify(path: pathlib.Path, names: Sequence[str], default: str, probes: Any, limit: Limit) -> None:
+def _verify(
+    path: pathlib.Path, names: Sequence[str], default: str, probes: Mapping[str, Sequence[Probe]], limit: Limit
+) -> None:
     """Verifies the folder as a server loads it, as one graph with a session: runs every signature on its probes."""
     import tensorflow as tf
 
@@ -165,7 +169,7 @@ def _last_line(error: Exception) -> str:
     return one_line(lines[-1] if lines else error)
 
 
-def _compare(session: onnxruntime.InferenceSession, signature: Any, name: str, probe: Any, limit: Limit) -> None:
+def _compare(session: onnxruntime.InferenceSession, signature: Any, name: str, probe: Probe, limit: Limit) -> None:
     feeds = {info.name: probe.inputs[key] for key, info in signature.inputs.items()}
     try:
         results = session.run({key: info.name for key, info in signature.outputs.items()}, feeds)

@@ -80,7 +80,7 @@ def check_node(node_modules: Path) -> pathlib.Path:
 
 
 def ask(
-    folder: pathlib.Path, task: str, inputs: Sequence[Any], node_modules: Path, max_new_tokens: int | None = None
+    folder: pathlib.Path, task: str, inputs: Sequence[object], node_modules: Path, max_new_tokens: int | None = None
 ) -> list[Any]:
     """Returns what the pipeline answers, in Node, in the precision of the folder.
 
@@ -135,7 +135,7 @@ def compare(found: np.ndarray, expected: np.ndarray, label: str) -> None:
         raise ParityError(NAME, "answer", label, difference, scale, TOLERANCE)
 
 
-def _as_json(value: object) -> Any:
+def _as_json(value: object) -> object:
     if not isinstance(value, np.ndarray):
         return value
     if value.ndim == 1:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -93,7 +93,9 @@ def _probes(model: keras.Model, cache: PastPresent) -> list[Probe]:
     ]
 
 
-def _next(step: Any, cache: PastPresent, probe: Probe, token_ids: np.ndarray) -> dict[str, np.ndarray]:
+def _next(
+    step: Callable[..., Mapping[str, tf.Tensor]], cache: PastPresent, probe: Probe, token_ids: np.ndarray
+) -> dict[str, np.ndarray]:
     """The inputs of the step after a probe."""
     outputs = step({name: tf.constant(array) for name, array in probe.inputs.items()})
     past = cache.next_past({name: tensor.numpy() for name, tensor in outputs.items()}, plain)
@@ -131,7 +133,7 @@ def decoder_steps(path: Path, cache: PastPresent, prompts: Sequence[Sequence[int
     names = [output.name for output in session.get_outputs()]
     given = arrays(prompts, cache.empty(len(prompts)))
     for _ in range(max_new_tokens):
-        results: Any = session.run(None, given)
+        results: list[np.ndarray] = session.run(None, given)
         found = dict(zip(names, results, strict=True))
         chosen = np.asarray((yield found["logits"][:, -1]), "int64")[:, None]
         mask = np.concatenate([given["attention_mask"], np.ones_like(chosen)], axis=1)

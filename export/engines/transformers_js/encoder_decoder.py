@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -93,7 +93,7 @@ def _source_inputs(model: keras.Model) -> tuple[ArraySpec, ...]:
     return (ArraySpec(FEATURES, "float32", (None, bins, frames), (BATCH, None, None)),)
 
 
-def _source(model: keras.Model, tensors: dict[str, Tensor]) -> list[Any]:
+def _source(model: keras.Model, tensors: dict[str, Tensor]) -> list[Tensor]:
     """The inputs of the encoder of the model."""
     if model.source_shape is not None:
         return [tf.transpose(tensors[FEATURES], [0, 2, 1])]
@@ -133,7 +133,7 @@ def _step(model: keras.Model, caches: Caches) -> Callable[[dict[str, Tensor]], d
     return step
 
 
-def _memory(model: keras.Model, past: dict[str, Tensor], states: Any) -> dict[str, Tensor]:
+def _memory(model: keras.Model, past: dict[str, Tensor], states: Tensor) -> dict[str, Tensor]:
     """The keys and values of the source: those of the past, and of the states behind them."""
     missing = tf.shape(states)[1] - tf.shape(next(iter(past.values())))[2]
     behind = states[:, tf.shape(states)[1] - tf.maximum(missing, 1) :]
@@ -185,7 +185,7 @@ def encoder_decoder_steps(
         prefix: the first tokens of the decoder.
         max_new_tokens: int.
     """
-    encoded: Any = onnx_session(str(paths[ENCODE]), 1).run(None, dict(source))
+    encoded: list[np.ndarray] = onnx_session(str(paths[ENCODE]), 1).run(None, dict(source))
     states = encoded[0]
     session = onnx_session(str(paths[DECODE]), 1)
     names = [output.name for output in session.get_outputs()]
@@ -195,7 +195,7 @@ def encoder_decoder_steps(
     token_ids = np.array([list(prefix)] * batch, "int64")
     for _ in range(max_new_tokens):
         arrays = {"input_ids": token_ids, STATES: states, **mask, **past}
-        results: Any = session.run(None, arrays)
+        results: list[np.ndarray] = session.run(None, arrays)
         found = dict(zip(names, results, strict=True))
         token_ids = np.asarray((yield found["logits"][:, -1]), "int64")[:, None]
         past = {**caches.decoder.next_past(found), **caches.encoder.next_past(found)}

@@ -19,6 +19,7 @@ from keras_transformer.utils.types import JsonObject
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.audio import LogMel
     from keras_transformer.text import Tokenizer
 
 # The library's own part of `config.json`.
@@ -46,7 +47,7 @@ def config_json(task: Task, class_names: Sequence[str], library: Mapping[str, ob
 
 
 def language_config(
-    model: keras.Model, task: Task, cache: KeyValueCache, tokenizer: Any, library: Mapping[str, object]
+    model: keras.Model, task: Task, cache: KeyValueCache, tokenizer: Tokenizer, library: Mapping[str, object]
 ) -> JsonObject:
     """Returns the content of `config.json` of a language model.
 
@@ -110,7 +111,7 @@ def _of_languages(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"is_multilingual": True, "lang_to_id": languages, "task_to_id": tasks, **plain}
 
 
-def feature_extractor(processor: Any, model: keras.Model) -> JsonObject:
+def feature_extractor(processor: LogMel, model: keras.Model) -> JsonObject:
     """Returns the content of `preprocessor_config.json` for recordings.
 
     Args:
@@ -147,6 +148,6 @@ def feature_extractor(processor: Any, model: keras.Model) -> JsonObject:
     }
 
 
-def write_json(path: pathlib.Path, content: Any) -> None:
+def write_json(path: pathlib.Path, content: object) -> None:
     """Writes a JSON file."""
     path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -30,6 +30,9 @@ from keras_transformer.utils.types import JsonObject, Path
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.text import Tokenizer
+
+
 _TEXTS = ["this is a text", "a text"]
 # The features of a recording differ by rounding from those of Keras.
 _OF_FEATURES = 1e-2
@@ -56,9 +59,11 @@ class LanguageGraphs:
         InvalidModelError: the model, its tokenizer or the processor is not of the kind that the pipeline runs.
     """
 
-    def __init__(self, model: Any, task: str, text_tokenizer: Any, processor: Any, tolerance: float | None) -> None:
+    def __init__(
+        self, model: keras.Model, task: str, text_tokenizer: Tokenizer | None, processor: Any, tolerance: float | None
+    ) -> None:
         self._task, self._kind = task, TASKS[task]
-        self._tokenizer = text_tokenizer or getattr(model, "tokenizer", None)
+        self._tokenizer: Any = text_tokenizer or getattr(model, "tokenizer", None)
         tokenizer.tokenizer_json(self._tokenizer)  # Raises for unsupported kinds.
         self._processor = processor
         self._extractor: JsonObject | None = None

@@ -30,8 +30,10 @@ from keras_transformer.utils.types import JsonObject
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.audio import LogMel
     from keras_transformer.text import Tokenizer
     from keras_transformer.utils.types import Path
+    from keras_transformer.vision import ImageProcessor
 
 
 def write_transformers_js(
@@ -40,7 +42,7 @@ def write_transformers_js(
     task: str,
     *,
     tokenizer: Tokenizer | None = None,
-    processor: Any = None,
+    processor: ImageProcessor | LogMel | None = None,
     metadata: JsonObject | None = None,
     quantize: Mode | None = None,
     node_modules: Path | None = None,

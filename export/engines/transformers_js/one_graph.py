@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -21,6 +21,9 @@ from keras_transformer.export.spec.float32 import float32_twin
 from keras_transformer.export.spec.functional import SERVE
 from keras_transformer.export.spec.twins import merged_twin
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 _TEXT = "this is a text"
 
@@ -47,7 +50,12 @@ class OneGraph:
     names = {SERVE: "model"}
 
     def __init__(
-        self, model: Any, task: str, text_tokenizer: Any, processor: Any, metadata: Mapping[str, object]
+        self,
+        model: keras.Model,
+        task: str,
+        text_tokenizer: Tokenizer | None,
+        processor: Any,
+        metadata: Mapping[str, object],
     ) -> None:
         self._task, self._kind = task, TASKS[task]
         self._tokenizer: Any = text_tokenizer or getattr(model, "tokenizer", None)
@@ -91,7 +99,7 @@ class OneGraph:
             ConversionError: it fails.
         """
         example, given = self._image() if self._kind.is_image else self._text()
-        results: Any = onnx_session(str(paths[SERVE]), 1).run(None, given)
+        results: list[np.ndarray] = onnx_session(str(paths[SERVE]), 1).run(None, given)
         expected = np.asarray(results[0])
         (answer,) = check.ask(work, self._task, [example], node_modules)
         if self._task == "feature-extraction":
@@ -106,13 +114,13 @@ class OneGraph:
             answer = check.scores_of(answer, self._class_names)
         check.compare(answer, scores[0], "an example in transformers.js")
 
-    def _image(self) -> tuple[Any, dict[str, np.ndarray]]:
+    def _image(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         shape = keras.tree.flatten(self.model.input)[0].shape[1:]
         example = np.random.default_rng(0).integers(0, 256, shape).astype("uint8")
         images = np.asarray(self._processor(example), "float32")
         return example, {"pixel_values": np.ascontiguousarray(images.transpose(0, 3, 1, 2))}
 
-    def _text(self) -> tuple[Any, dict[str, np.ndarray]]:
+    def _text(self) -> tuple[str, dict[str, np.ndarray]]:
         mask = f" {self._tokenizer.special_tokens['mask']}" if self._task == "fill-mask" else ""
         ids = self._tokenizer.encode(_TEXT + mask, start=True, end=True, allow_special_tokens=True)
         arrays = {"token_ids": np.array([ids]), "padding_mask": np.ones((1, len(ids)), "int64")}

@@ -85,7 +85,9 @@ def tokenizer_config(tokenizer: Tokenizer, max_length: int | None) -> JsonObject
     return {"tokenizer_class": "BertTokenizer", "model_max_length": max_length or 512, **roles}
 
 
-def generation_files(tokenizer: Any, model: keras.Model, task: Task, max_length: int | None) -> dict[str, JsonObject]:
+def generation_files(
+    tokenizer: Tokenizer, model: keras.Model, task: Task, max_length: int | None
+) -> dict[str, JsonObject]:
     """The files of the tokenizer of a language model, which adds the tokens that `generate` adds to a text.
 
     Args:
@@ -115,7 +117,7 @@ def generation_files(tokenizer: Any, model: keras.Model, task: Task, max_length:
     return {byte_level.FILE: content, byte_level.CONFIG: config}
 
 
-def generation_tokens(tokenizer: Any, model: keras.Model, task: Task, text: str) -> list[int]:
+def generation_tokens(tokenizer: Tokenizer, model: keras.Model, task: Task, text: str) -> list[int]:
     """The tokens of a text as `generate` of the model encodes it; see `generation_files`."""
     before, after = _around_text(tokenizer, model, task)
     return [*before, *tokenizer.encode(text), *after]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class SignatureProof:
     def __init__(self, key: str, file_names: dict[str, str], limit: Limit) -> None:
         self._key, self._file_names, self._limit = key, file_names, limit
 
-    def __call__(self, path: Path, probes: Any) -> None:
+    def __call__(self, path: Path, probes: Mapping[str, Sequence[Probe]]) -> None:
         session = onnx_session(str(path), 1)
         for probe in _cases(probes, self._key):
             found = session.run([self._file_names[name] for name in probe.outputs], probe.inputs)
@@ -54,7 +55,7 @@ class SequenceProof:
     def __init__(self, logits: str, states: dict[str, Any], types: dict[str, str], limit: Limit) -> None:
         self._logits, self._states, self._types, self._limit = logits, states, types, limit
 
-    def __call__(self, path: Path, probes: Any) -> None:
+    def __call__(self, path: Path, probes: Mapping[str, Sequence[Probe]]) -> None:
         session, texts = onnx_session(str(path), 1), 0
         limit = min((shape[axis] for shape, axis in self._growing()), default=None)
         for probe in _cases(probes, "prefill"):
@@ -81,14 +82,14 @@ class SequenceProof:
         for piece in (token_ids[:, :-1], token_ids[:, -1:]):
             if piece.size:
                 arrays = {"token_ids": piece, "cache_index": np.array([begin], "int32"), **states}
-                results: Any = session.run(outputs, arrays)
+                results: list[np.ndarray] = session.run(outputs, arrays)
                 logits, *new = results
                 states = dict(zip(states, new, strict=True))
                 begin += piece.shape[1]
         return logits[0, -1]
 
 
-def _cases(probes: Any, key: str) -> Any:
+def _cases(probes: Mapping[str, Sequence[Probe]], key: str) -> Sequence[Probe]:
     if not probes.get(key):
         raise InvalidBundleError(f"the bundle has no probe of signature '{key}'")
     return probes[key]
@@ -100,7 +101,9 @@ def _rounding_of_row(probe: Probe, row: int) -> np.ndarray | None:
     return None if rounding is None else rounding[min(row, len(rounding) - 1), -1]
 
 
-def _compare(name: str, got: Any, expected: np.ndarray, rounding: np.ndarray | None, label: str, limit: Limit) -> None:
+def _compare(
+    name: str, got: np.ndarray, expected: np.ndarray, rounding: np.ndarray | None, label: str, limit: Limit
+) -> None:
     if expected.dtype.kind == "U":
         got = np.asarray(got).astype(str)
     if limit.is_quantized and expected.dtype.kind != "f":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.file_names import file_names
@@ -20,6 +20,7 @@ from keras_transformer.export.verification.comparison import Limit
 from keras_transformer.export.verification.verify import kept_limit
 
 if TYPE_CHECKING:
+    from keras_transformer.export.data.array_spec import ArraySpec
     from keras_transformer.utils.types import Path
 
 
@@ -100,7 +101,10 @@ def triton_models(
 
 
 def _sequence_model(
-    source: pathlib.Path, signature: Any, file_outputs: dict[str, Any], options: tuple[str, Batching, int, Limit]
+    source: pathlib.Path,
+    signature: tuple[Sequence[ArraySpec], Sequence[ArraySpec]],
+    file_outputs: dict[str, Any],
+    options: tuple[str, Batching, int, Limit],
 ) -> TritonModel:
     name, batching, length, limit = options
     states = _states(signature[0], file_outputs, length)
@@ -124,7 +128,7 @@ def _is_sequence(manifest: Manifest) -> bool:
     return record is not None and not record["is_encoder_decoder"] and _SEQUENCE in manifest.signatures
 
 
-def _length(most: int | None, max_length: Any) -> int:
+def _length(most: int | None, max_length: int | None) -> int:
     if max_length is None:
         return most or _UNBOUNDED
     if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 2:
@@ -140,7 +144,9 @@ def _file_outputs(path: pathlib.Path, manifest: Manifest, key: str) -> dict[str,
     return {name: (label, shapes[label]) for name, label in file_names(manifest, _FORMAT, key).outputs.items()}
 
 
-def _stateless(signature: Any, file_outputs: dict[str, Any], batching: Batching) -> dict[str, Any]:
+def _stateless(
+    signature: tuple[Sequence[ArraySpec], Sequence[ArraySpec]], file_outputs: dict[str, Any], batching: Batching
+) -> dict[str, Any]:
     """The fields of a stateless model."""
     inputs, outputs = signature
     together = why_alone(inputs, outputs) is None
@@ -158,7 +164,7 @@ def _stateless(signature: Any, file_outputs: dict[str, Any], batching: Batching)
     return fields
 
 
-def _states(inputs: Any, file_outputs: dict[str, Any], length: int) -> dict[str, Any]:
+def _states(inputs: Sequence[ArraySpec], file_outputs: dict[str, Any], length: int) -> dict[str, Any]:
     """The states that the server keeps for a text: dict of input to output, shape and the axis of tokens."""
     states = {}
     for spec in inputs:
@@ -170,7 +176,10 @@ def _states(inputs: Any, file_outputs: dict[str, Any], length: int) -> dict[str,
 
 
 def _sequence(
-    signature: Any, file_outputs: dict[str, Any], states: dict[str, Any], batching: Batching
+    signature: tuple[Sequence[ArraySpec], Sequence[ArraySpec]],
+    file_outputs: dict[str, Any],
+    states: dict[str, Any],
+    batching: Batching,
 ) -> dict[str, Any]:
     """The fields of a model with a server-side cache."""
     inputs, outputs = signature
@@ -192,13 +201,13 @@ def _sequence(
     }
 
 
-def _state(name: str, output: str, kind: Any, dims: Any) -> dict[str, Any]:
+def _state(name: str, output: str, kind: Enum, dims: Sequence[int]) -> dict[str, Any]:
     """A tensor of the cache, initialized with zeros."""
     initial = {"data_type": kind, "dims": dims, "zero_data": True, "name": "zeros"}
     return {"input_name": name, "output_name": output, "data_type": kind, "dims": dims, "initial_state": initial}
 
 
-def _tensor(spec: Any, name: str, shape: Any, is_batched: bool) -> dict[str, Any]:
+def _tensor(spec: ArraySpec, name: str, shape: Sequence[int | str | None], is_batched: bool) -> dict[str, Any]:
     """An input or output, without its batch axis."""
     dims = [size if isinstance(size, int) else known or -1 for size, known in zip(shape, spec.shape, strict=True)]
     dims = [-1 if size is None else size for size in dims]

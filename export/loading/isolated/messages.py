@@ -21,7 +21,7 @@ _LARGEST_TEXT = 2**26
 _KINDS = {"b", "i", "u", "f", "c"}
 
 
-def encoded(value: Any) -> list[bytes]:
+def encoded(value: object) -> list[bytes]:
     """The parts of a reply with a value: a dict of arrays, or numbers, texts and lists of them."""
     if not isinstance(value, dict):
         return _parts({"value": value}, [])

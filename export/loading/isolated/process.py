@@ -60,7 +60,7 @@ class IsolatedProcess:
         with self._lock:
             self._start()
 
-    def ask(self, method: str, *values: Any, **options: Any) -> Any:
+    def ask(self, method: str, *values: object, **options: object) -> Any:
         """The result of a method of the worker.
 
         Raises:
@@ -102,7 +102,7 @@ class IsolatedProcess:
             name = f"{self._arguments['backend']} artifact of '{self._arguments['bundle']}'"
             raise InvalidBundleError(f"{name} cannot be loaded: {error}") from None
 
-    def _exchange(self, request: Any, seconds: float) -> Any:
+    def _exchange(self, request: object, seconds: float) -> Any:
         """Sends a request and reads the reply."""
         assert self._process is not None
         pipes = _Pipes(self._process, time.monotonic() + seconds, seconds)

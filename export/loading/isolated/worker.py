@@ -34,7 +34,7 @@ def main() -> None:
     _limit(limits)
     model: Any = None
 
-    def open_model() -> list[Any]:
+    def open_model() -> list[object]:
         nonlocal model
         model = load(**arguments)
         return []
@@ -70,7 +70,7 @@ def _limit(limits: Isolation) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _reply(replies: BinaryIO, seconds: float, run: Any) -> None:
+def _reply(replies: BinaryIO, seconds: float, run: Callable[[], object]) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, _TIMES_SECONDS * seconds)
     try:

@@ -109,7 +109,7 @@ class _Builder:
         """A tensor with an axis of the directions in front."""
         return self._add("Unsqueeze", value, self._constant([0]))
 
-    def _constant(self, value: Any) -> ir.Value:
+    def _constant(self, value: object) -> ir.Value:
         return add_constant(self._graph, f"constant_{len(self._graph.initializers)}", np.asarray(value))
 
     def _add(self, op: str, *inputs: ir.Value, **attributes: Any) -> ir.Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import onnx_ir as ir
 import tensorflow as tf
@@ -20,6 +20,11 @@ from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.graph.repeated_layers import MARK, WEIGHT
 from keras_transformer.export.graph.traced_graph import TracedGraph
 from keras_transformer.export.onnx.graph import add_constant, all_graphs, all_nodes, name_of
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.function_pb2 import FunctionDef
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 # An operation of TensorFlow with any inputs and outputs, which its optimizer leaves alone, and that ONNX does not have.
 OPAQUE = "PyFuncStateless"
@@ -63,7 +68,7 @@ def _ordered(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: parts[name] for name in sorted(parts)}
 
 
-def _opaque_graph(source: Any) -> tuple[Any, set[str]]:
+def _opaque_graph(source: Any) -> tuple[GraphDef, set[str]]:
     """A `GraphDef` with opaque operations, and the names of the functions in whose place they are."""
     graph_def = tf.compat.v1.GraphDef(versions=source.versions)
     _copy(source.node, graph_def.node, "")
@@ -78,7 +83,7 @@ def _opaque_graph(source: Any) -> tuple[Any, set[str]]:
     return graph_def, {node.attr[_NAME].s.decode() for node in every_node(graph_def) if node.op == OPAQUE}
 
 
-def _copy(nodes: Iterable[Any], copies: Any, output: str) -> dict[str, str]:
+def _copy(nodes: Iterable[NodeDef], copies: Any, output: str) -> dict[str, str]:
     """Copies operations, with an opaque one in place of each call of a layer.
 
     TensorFlow forgets the shapes of an opaque result: an operation behind it ensures them.
@@ -103,7 +108,7 @@ def _copy(nodes: Iterable[Any], copies: Any, output: str) -> dict[str, str]:
     return names
 
 
-def _opaque(call: Any) -> Any:
+def _opaque(call: NodeDef) -> NodeDef:
     """The opaque operation in place of a call."""
     node = tf.compat.v1.NodeDef(name=call.name, op=OPAQUE)
     node.input[:] = [each for each in call.input if not each.startswith("^")]
@@ -113,7 +118,7 @@ def _opaque(call: Any) -> Any:
     return node
 
 
-def _ensured(call: Any, is_in_function: bool) -> Iterator[Any]:
+def _ensured(call: NodeDef, is_in_function: bool) -> Iterator[NodeDef]:
     """An operation behind each result of a call, which ensures its shape."""
     for number, dtype in enumerate(call.attr["Tout"].list.type):
         shown = tf.compat.v1.NodeDef(name=f"{call.name}/result_{number}", op=_ENSURE)
@@ -123,7 +128,7 @@ def _ensured(call: Any, is_in_function: bool) -> Iterator[Any]:
         yield shown
 
 
-def _part(function: Any, library: Any) -> tuple[TracedGraph, set[str]]:
+def _part(function: FunctionDef, library: Iterable[FunctionDef]) -> tuple[TracedGraph, set[str]]:
     """The graph of a repeated layer, and the names of the native functions in it."""
     found, results = opened(function, library)
     graph_def, used = _opaque_graph(found)

@@ -159,7 +159,7 @@ class GroupedAttention(Attention):
         result: ir.Value,
         bias: ir.Value | None = None,
         **_: object,
-    ) -> Any:
+    ) -> ir.Value | None:
         # All these shapes have the same memory layout.
         batch, heads, length = known_sizes(weights)[:3]
         targets = self.target(op, [batch, heads, length, known_sizes(queries)[3]]), self.target(op, known_sizes(result))

@@ -76,7 +76,7 @@ class EinsumOfTwo(Rule):
     def check(self, context: MatchContext, x: ir.Value, y: ir.Value, result: ir.Value) -> bool:
         return _equation(result) is not None and sizes_of(x) is not None and sizes_of(y) is not None
 
-    def rewrite(self, op: Any, x: ir.Value, y: ir.Value, result: ir.Value) -> Any:
+    def rewrite(self, op: Any, x: ir.Value, y: ir.Value, result: ir.Value) -> ir.Value | None:
         equation = _equation(result)
         if equation is None:
             return None

@@ -137,7 +137,9 @@ class RMSNormalizationOfPower(RMSNormalization):
     ) -> bool:
         return is_close(two, 2) and super().check(context, x, axes, epsilon, scale)
 
-    def rewrite(self, op: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value, two: ir.Value) -> Any:
+    def rewrite(
+        self, op: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value, two: ir.Value
+    ) -> ir.Value | None:
         return super().rewrite(op, x, axes, epsilon, scale)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import onnx_ir as ir
 from onnxscript.rewriter import MatchContext
@@ -184,7 +183,7 @@ class BinaryOfReshape(Rule):
         flat = self.flat(op, a, b, transposed)
         return None if flat is None else op.Reshape(getattr(op, self.op_type)(flat, b), shape)
 
-    def flat(self, op: OperatorMaker, a: ir.Value, b: ir.Value, transposed: ir.Value) -> Any:
+    def flat(self, op: OperatorMaker, a: ir.Value, b: ir.Value, transposed: ir.Value) -> ir.Value | None:
         """The other operand as a matrix; in a square both operands are the same."""
         if a is transposed:
             return b

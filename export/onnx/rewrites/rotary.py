@@ -93,7 +93,7 @@ class RotaryEmbeddingOfPairs(RotaryEmbedding):
 class RotaryEmbeddingOfSplit(RotaryEmbedding):
     """The same where the halves are outputs of a `Split`, as in KerasHub."""
 
-    def quarter_turn(self, op: Any, x: ir.Value, turn: ir.Value) -> Any:
+    def quarter_turn(self, op: Any, x: ir.Value, turn: ir.Value) -> ir.Value:
         first, second = op.Split(x, _outputs=["first", "second"])
         return op.Concat(op.Neg(second), first, _outputs=["quarter"])
 

@@ -66,7 +66,7 @@ def array_of(value: ir.Value) -> np.ndarray:
     return value.const_value.numpy()
 
 
-def attributes_of(value: Any) -> dict[str, Any]:
+def attributes_of(value: ir.Value) -> dict[str, Any]:
     """Returns the attributes of the producer of a value, as keyword arguments for the same operator."""
     return {name: attribute.value for name, attribute in node_of(value).attributes.items()}
 

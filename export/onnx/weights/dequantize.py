@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ class ConstantReader:
             node = value.producer()
         return value
 
-    def fingerprint(self, value: ir.Value | None, depth: int = 6) -> Any:
+    def fingerprint(self, value: ir.Value | None, depth: int = 6) -> Hashable:
         """What a tensor is computed from, for files that share constants: equal for equal results.
 
         Args:
@@ -101,7 +101,7 @@ class ConstantReader:
         return None if found is None else found.values
 
 
-def _identity(tensor: Any) -> Any:
+def _identity(tensor: Any) -> Hashable:
     """What is equal for equal stored arrays."""
     if isinstance(tensor, ir.ExternalTensor):
         return tensor.location, tensor.offset, tuple(tensor.shape)
@@ -120,7 +120,9 @@ def _cast(reader: ConstantReader, node: ir.Node) -> Dequantized | None:
     return Dequantized(found.values.astype(_FLOATS[to]), found.step, is_half, found.ends)
 
 
-def _layout(change: Callable[..., Callable[[np.ndarray], np.ndarray]]) -> Callable[[ConstantReader, ir.Node], Any]:
+def _layout(
+    change: Callable[..., Callable[[np.ndarray], np.ndarray]],
+) -> Callable[[ConstantReader, ir.Node], Dequantized | None]:
     """An operator that moves numbers; `change` makes a function on arrays of its further inputs and attributes."""
 
     def evaluate(reader: ConstantReader, node: ir.Node) -> Dequantized | None:
@@ -135,7 +137,9 @@ def _reshape(shape: np.ndarray | None, **_: Any) -> Callable[[np.ndarray], np.nd
     return lambda array: array if shape is None else array.reshape(shape)
 
 
-def _slice(starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Callable[[np.ndarray], np.ndarray]:
+def _slice(
+    starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None = None, steps: np.ndarray | None = None
+) -> Callable[[np.ndarray], np.ndarray]:
     def change(array: np.ndarray) -> np.ndarray:
         cuts = [slice(None)] * array.ndim
         for number, axis in enumerate(range(len(starts)) if axes is None else axes):

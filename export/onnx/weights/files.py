@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class WeightsFile:
 
     def __init__(self, path: pathlib.Path, name: str | None = None) -> None:
         self._path, self._name = path, name or path.name
-        self._offsets: dict[Any, int] = {}
+        self._offsets: dict[Hashable, int] = {}
         self._end = 0
 
     def initializer(self, name: str, array: AnyArray) -> onnx.TensorProto:

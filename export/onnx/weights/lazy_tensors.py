@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -12,7 +11,7 @@ import onnx_ir as ir
 from keras_transformer.export.data.lazy_array import AnyArray, LazyArray, mapped
 
 
-def tensor_of(array: AnyArray, name: str | None = None) -> Any:
+def tensor_of(array: AnyArray, name: str | None = None) -> ir.TensorProtocol:
     """An array as a tensor of `onnx_ir`, lazy if the array is."""
     if not isinstance(array, LazyArray):
         return ir.tensor(array, name=name)
@@ -20,11 +19,11 @@ def tensor_of(array: AnyArray, name: str | None = None) -> Any:
     return ir.LazyTensor(functools.partial(_read, array), dtype, ir.Shape(array.shape), name=name)
 
 
-def _read(array: LazyArray) -> Any:
+def _read(array: LazyArray) -> ir.TensorProtocol:
     return ir.tensor(np.asarray(array))
 
 
-def array_of(tensor: Any) -> AnyArray:
+def array_of(tensor: ir.TensorProtocol) -> AnyArray:
     """The array of a tensor: lazy if it is in another file, and the same one if `tensor_of` made it of a lazy array."""
     if isinstance(tensor, ir.ExternalTensor):
         return mapped(pathlib.Path(tensor.path), tensor.offset or 0, tensor.shape.numpy(), tensor.dtype.numpy())
@@ -43,7 +42,7 @@ def constant_of(value: ir.Value) -> AnyArray:
     return array_of(value.const_value)
 
 
-def rearranged(tensor: Any, perm: list[int], shape: list[int]) -> Any:
+def rearranged(tensor: ir.TensorProtocol, perm: list[int], shape: list[int]) -> ir.TensorProtocol:
     """A tensor with its axes in another order and then merged, which is computed when it is read."""
     array = array_of(tensor)
     if not isinstance(array, LazyArray):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
@@ -46,7 +44,7 @@ def _blocks(reader: ConstantReader, node: ir.Node) -> Dequantized | None:
     bits, count, width = options["bits"], options["N"], options["K"]
     numbers = _unpacked(packed, bits).reshape(count, -1, options["block_size"])
     found = codes(numbers, None if bits == 8 else (1 << bits) - 1)
-    zero: Any = np.float32(1 << bits - 1)
+    zero: np.ndarray | np.float32 = np.float32(1 << bits - 1)
     if len(node.inputs) > 3 and node.inputs[3]:
         if more[0] is None:
             return None

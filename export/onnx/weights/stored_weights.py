@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -48,20 +47,20 @@ def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequen
             yield StoredWeight(name, array, origin, origin == name)
 
 
-def _constants(graph: ir.Graph) -> Iterator[tuple[str, Any]]:
+def _constants(graph: ir.Graph) -> Iterator[tuple[str, ir.TensorProtocol]]:
     """Names and tensors of the initializers and constants of the graph and its bodies."""
     for each in all_graphs(graph):
         yield from each.initializers.tensor_items()
         yield from ((name, tensor) for node in each for name, tensor in _constant(node))
 
 
-def _constant(node: ir.Node) -> list[tuple[str, Any]]:
+def _constant(node: ir.Node) -> list[tuple[str, ir.TensorProtocol]]:
     """The name and the tensor of a constant; nothing of other nodes."""
     tensor = node.attributes.get_tensor("value") if node.op_type == "Constant" else None
     return [] if tensor is None else [(tensor.name or name_of(node.outputs[0]), tensor)]
 
 
-def _place(tensor: Any) -> tuple[Any, ...] | None:
+def _place(tensor: ir.TensorProtocol) -> tuple[object, int | None] | None:
     """Where a tensor is in another file, or None."""
     return (tensor.location, tensor.offset) if isinstance(tensor, ir.ExternalTensor) else None
 
@@ -101,9 +100,9 @@ def weight_bytes(directory: pathlib.Path, paths: Iterable[str]) -> Iterator[Weig
                 yield WeightBytes(name, _DTYPES.get(dtype, dtype), tuple(tensor.shape.numpy()), tensor.nbytes)
 
 
-def _in_order(graph: ir.Graph) -> Iterator[tuple[str, Any]]:
+def _in_order(graph: ir.Graph) -> Iterator[tuple[str, ir.TensorProtocol]]:
     """Names and tensors of the initializers and constants of a graph and its bodies, in the order of their first use."""
-    found: dict[str, object] = {}
+    found: dict[str, ir.TensorProtocol] = {}
     for node in all_nodes(graph):
         found |= _constant(node)
         for value in node.inputs:

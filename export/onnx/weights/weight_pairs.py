@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
 
 import onnx_ir as ir
 
@@ -29,7 +28,7 @@ def weight_pairs(source: pathlib.Path, directory: pathlib.Path, files: dict[str,
     Yields:
         `WeightPair`.
     """
-    seen: set[Any] = set()
+    seen: set[Hashable] = set()
     for path in dict.fromkeys(files.values()):
         yield from _Pairs(ConstantReader(source / path), ConstantReader(directory / path), seen).all()
 
@@ -37,7 +36,7 @@ def weight_pairs(source: pathlib.Path, directory: pathlib.Path, files: dict[str,
 class _Pairs:
     """The pairs of one file: float, and quantized. `seen` has those of other files."""
 
-    def __init__(self, before: ConstantReader, after: ConstantReader, seen: set[Any]) -> None:
+    def __init__(self, before: ConstantReader, after: ConstantReader, seen: set[Hashable]) -> None:
         self._before, self._after, self._seen = before, after, seen
 
     def all(self) -> Iterator[WeightPair]:

@@ -186,7 +186,7 @@ class TextDeployment:
         bundle, backend, num_threads = own
         self._replica = TextReplica(bundle, name, backend, num_threads, **engine_options)
 
-    async def complete(self, body: bytes, path: str) -> AsyncIterator[Any]:
+    async def complete(self, body: bytes, path: str) -> AsyncIterator[JsonObject]:
         """The ASGI messages of the response to a body."""
         async for message in self._replica.complete(body, path):
             yield message
@@ -238,7 +238,7 @@ class _Replicas:
             raise result
         return result, examples
 
-    async def complete(self, body: bytes, path: str) -> AsyncGenerator[Any, None]:
+    async def complete(self, body: bytes, path: str) -> AsyncGenerator[JsonObject, None]:
         response = self._streaming.complete.remote(body, path)
         try:
             async for message in response:

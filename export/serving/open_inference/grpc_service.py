@@ -32,6 +32,8 @@ except ModuleNotFoundError as error:
     raise MissingLibraryError("the gRPC service", "grpcio", extra="grpc") from error
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from keras_transformer.export.serving.gateway import Gateway
 
 _LOG = logging.getLogger(__name__)
@@ -116,10 +118,10 @@ class GrpcServer:
     async def __aexit__(self, *_: object) -> None:
         await self._server.stop(_STOP_S)
 
-    def _checked(self, name: str, method: Callable[[Any], Awaitable[Any]]) -> Any:
+    def _checked(self, name: str, method: Callable[[Any], Awaitable[Message]]) -> Any:
         """The method with its errors as statuses."""
 
-        async def checked(request: object, context: Any) -> Any:
+        async def checked(request: object, context: grpc.aio.ServicerContext) -> Any:
             try:
                 if name not in _OPEN:
                     self._guard.access.check_key([value for key, value in _texts(context) if key == "authorization"])
@@ -146,17 +148,17 @@ class GrpcServer:
 
         return checked
 
-    async def _live(self, request: object) -> Any:
+    async def _live(self, request: object) -> Message:
         return MESSAGES["ServerLiveResponse"](live=True)
 
-    async def _ready(self, request: object) -> Any:
+    async def _ready(self, request: object) -> Message:
         try:
             await self._figures()
         except UNHEALTHY:
             return MESSAGES["ServerReadyResponse"](ready=False)
         return MESSAGES["ServerReadyResponse"](ready=not self._guard.traffic.is_draining)
 
-    async def _model_ready(self, request: Any) -> Any:
+    async def _model_ready(self, request: Any) -> Message:
         try:
             model, _ = self._models.find(request.name, request.version)
             await model.replicas.is_healthy()
@@ -164,13 +166,13 @@ class GrpcServer:
             return MESSAGES["ModelReadyResponse"](ready=False)
         return MESSAGES["ModelReadyResponse"](ready=True)
 
-    async def _server_metadata(self, request: object) -> Any:
+    async def _server_metadata(self, request: object) -> Message:
         return MESSAGES["ServerMetadataResponse"](**{**SERVER, "extensions": []})
 
-    async def _model_metadata(self, request: Any) -> Any:
+    async def _model_metadata(self, request: Any) -> Message:
         return MESSAGES["ModelMetadataResponse"](**self._models.metadata(request.name, request.version))
 
-    async def _infer(self, request: Any) -> Any:
+    async def _infer(self, request: Any) -> Message:
         calls, start, status = self._calls, time.perf_counter(), 500
         model, reader, signature = self._models.find_arrays(request.model_name, request.model_version)
         calls.metrics.began(model.name)
@@ -188,7 +190,7 @@ class GrpcServer:
             calls.metrics.ended(model.name, model.name, status, time.perf_counter() - start)
 
 
-def _texts(context: Any) -> list[tuple[str, str]]:
+def _texts(context: grpc.aio.ServicerContext) -> list[tuple[str, str]]:
     """The metadata of a call that are text."""
     return [(key, value) for key, value in context.invocation_metadata() or () if isinstance(value, str)]
 
@@ -227,7 +229,7 @@ def _typed(given: Any, shape: list[int]) -> np.ndarray:
     return from_lists(given.name, given.datatype, shape, list(values))
 
 
-def _response(request: Any, outputs: dict[str, np.ndarray]) -> Any:
+def _response(request: Any, outputs: dict[str, np.ndarray]) -> Message:
     head = {"model_name": request.model_name, "model_version": VERSION, "id": request.id}
     tensors = [
         {"name": name, "datatype": datatype_of(array), "shape": list(array.shape)} for name, array in outputs.items()

@@ -31,7 +31,7 @@ class OpenInferenceRoutes:
         figures: function that raises if a model is not healthy.
     """
 
-    def __init__(self, calls: Calls, figures: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(self, calls: Calls, figures: Callable[[], Awaitable[object]]) -> None:
         self._calls, self._figures = calls, figures
         self._models = Models(calls)
 

@@ -93,7 +93,7 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto(name="open_inference_grpc.proto", package=_PACKAGE, syntax="proto3")
-    found: dict[str, Any] = {}
+    found: dict[str, descriptor_pb2.DescriptorProto] = {}
     for path, fields in _MESSAGES.items():
         outer, _, name = path.rpartition(".")
         message = found[path] = found[outer].nested_type.add(name=name) if outer else file.message_type.add(name=name)
@@ -107,7 +107,7 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-def _set_type(message: Any, path: str, field: Any, kind: Any) -> None:
+def _set_type(message: descriptor_pb2.DescriptorProto, path: str, field: Any, kind: str | tuple[str, str]) -> None:
     if isinstance(kind, tuple):  # A map of text to a message is a repeated entry.
         entry = message.nested_type.add(name="ParametersEntry")
         entry.options.map_entry = True

@@ -32,7 +32,7 @@ def datatype_of(array: np.ndarray) -> str:
     return _BYTES if array.dtype.kind in "USO" else DATATYPES[array.dtype.name]
 
 
-def check_tensor(name: Any, datatype: Any, shape: Any) -> None:
+def check_tensor(name: object, datatype: object, shape: Any) -> None:
     """Checks what a client says about a tensor, before its content is read.
 
     Raises:
@@ -47,7 +47,7 @@ def check_tensor(name: Any, datatype: Any, shape: Any) -> None:
         raise RequestError(400, f"input '{name:.80}': the shape must be a list of at most {_MAX_RANK} sizes")
 
 
-def from_lists(name: str, datatype: str, shape: list[int], data: Any) -> np.ndarray:
+def from_lists(name: str, datatype: str, shape: list[int], data: object) -> np.ndarray:
     """An array of nested or flat lists.
 
     Raises:
@@ -120,7 +120,7 @@ def _texts(name: str, raw: memoryview) -> list[str]:
     return texts
 
 
-def _flat(data: Any) -> list[Any]:
+def _flat(data: object) -> list[object]:
     level = data if isinstance(data, list) else [data]
     while any(isinstance(each, list) for each in level):
         level = [child for each in level for child in (each if isinstance(each, list) else [each])]

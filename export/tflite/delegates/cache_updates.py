@@ -7,7 +7,7 @@ one token at a computed slot is chosen by a mask of the slots.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -114,7 +114,7 @@ def without_cache_scatters(graph: Graph, operator: OperatorT) -> bool:
     return True
 
 
-def _update(graph: Graph, operator: OperatorT) -> tuple[int, Any] | None:
+def _update(graph: Graph, operator: OperatorT) -> tuple[int, OperatorT] | None:
     """The cache, and the scatter of its new rows, given the last operator of an update."""
     if graph.kind(operator) != "ADD":
         return None

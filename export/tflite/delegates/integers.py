@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ai_edge_litert.schema_py_generated import OperatorT
 
 _MOST = 2**18
-_NUMPY: dict[str, Callable[..., Any]] = {
+_NUMPY: dict[str, Callable[..., np.ndarray]] = {
     "ADD": np.add,
     "SUB": np.subtract,
     "MUL": np.multiply,

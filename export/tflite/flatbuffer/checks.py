@@ -1,7 +1,9 @@
 """Validation of TFLite files beyond LiteRT's own verifier: faults on which LiteRT would crash."""
 
+from __future__ import annotations
+
 import mmap
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,6 +11,9 @@ from keras_transformer.export.tflite.flatbuffer.operator_checks import Operation
 from keras_transformer.export.tflite.flatbuffer.signatures import called_graphs, operator_kinds
 from keras_transformer.export.tflite.tree import schema
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import Operator, SubGraph, Tensor
 
 # Number of required inputs; further ones may be absent (-1). Ops not listed here require all inputs.
 _REQUIRED = {"FULLY_CONNECTED": 2, "CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3, "CONV_3D": 2}
@@ -38,7 +43,7 @@ class _Checker:
         self._view = view
         self._model = schema().Model.GetRootAs(view, 0)
         self._kinds = operator_kinds(self._model)
-        self._calls: dict[Any, Any] = {}
+        self._calls: dict[int, set[int]] = {}
 
     def run(self) -> None:
         self._check_data()
@@ -63,13 +68,13 @@ class _Checker:
             if buffer.Offset() + buffer.Size() > len(self._view):
                 raise ValueError(f"buffer {number} is outside the file")
 
-    def _check_tensor(self, where, tensor: Any):
+    def _check_tensor(self, where, tensor: Tensor):
         if tensor.Buffer() >= max(self._model.BuffersLength(), 1):
             raise ValueError(f"{where} has buffer {tensor.Buffer()} of {self._model.BuffersLength()}")
         if tensor.Sparsity() is not None:
             raise ValueError(f"{where} is sparse, which no export is")
 
-    def _check_op(self, number, position, op: Any, graph: Any):
+    def _check_op(self, number, position, op: Operator, graph: SubGraph):
         tensors = graph.TensorsLength()
         if op.OpcodeIndex() >= len(self._kinds):
             raise ValueError(f"op {position} of graph {number} has no code")

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.export.tflite.tree import schema
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import Model, Operator, SubGraph, Tensor
 
 _TYPES = {"INT32": "int32", "INT64": "int64"}
 _LARGEST = 2**31
@@ -29,7 +32,7 @@ class Operation:
         content: the file, as a buffer.
     """
 
-    def __init__(self, operator: Any, graph: Any, model: Any, content: memoryview) -> None:
+    def __init__(self, operator: Operator, graph: SubGraph, model: Model, content: memoryview) -> None:
         self._operator, self._graph, self._model, self._content = operator, graph, model, content
 
     def outputs(self) -> int:
@@ -68,7 +71,7 @@ class Operation:
         size = np.dtype(kinds[tensor.Type()]).itemsize
         return np.frombuffer(data[: data.size // size * size].tobytes(), kinds[tensor.Type()])
 
-    def _input(self, position: int) -> Any:
+    def _input(self, position: int) -> Tensor | None:
         index = self._operator.Inputs(position) if position < self._operator.InputsLength() else -1
         return self._graph.Tensors(index) if index >= 0 else None
 

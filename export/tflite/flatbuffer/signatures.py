@@ -13,11 +13,14 @@ import pathlib
 import shutil
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.export.tflite.tree import operator_names, schema
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import Model, Operator, SubGraph
 
 _READERS = {
     "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
@@ -32,7 +35,7 @@ _KEPT = 1
 _PIECE = 2**24
 
 
-def operator_kinds(model: Any) -> list[str]:
+def operator_kinds(model: Model) -> list[str]:
     """The name of each operator code of a file.
 
     Args:
@@ -43,7 +46,7 @@ def operator_kinds(model: Any) -> list[str]:
     return [names.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), "of an unknown kind") for code in codes]
 
 
-def called_graphs(kind: str, operator: Any) -> Iterator[int]:
+def called_graphs(kind: str, operator: Operator) -> Iterator[int]:
     """The numbers of the graphs that an operator runs.
 
     Args:
@@ -77,7 +80,7 @@ def has_dynamic_loop(path: pathlib.Path, signature: str) -> bool:
     return False
 
 
-def _is_dynamic(graph: Any, operator: Any) -> bool:
+def _is_dynamic(graph: SubGraph, operator: Operator) -> bool:
     sizes = (graph.Tensors(index).ShapeSignatureAsNumpy() for index in operator.InputsAsNumpy())
     return any((np.atleast_1d(each) < 0).any() for each in sizes if not isinstance(each, int))
 
@@ -99,7 +102,7 @@ def content_of(path: pathlib.Path, signature: str) -> bytes:
     return content.getvalue()  # Not a copy.
 
 
-def _lengths_of_others(content: Any, signature: str) -> Iterator[int]:
+def _lengths_of_others(content: np.ndarray, signature: str) -> Iterator[int]:
     """Positions of the numbers of operators of the graphs that a signature does not run."""
     model = schema().Model.GetRootAs(content, 0)
     needed = graphs_of_signature(model, signature)
@@ -109,7 +112,7 @@ def _lengths_of_others(content: Any, signature: str) -> Iterator[int]:
             yield graph._tab.Vector(graph._tab.Offset(_OPERATORS)) - _LENGTH.size
 
 
-def graphs_of_signature(model: Any, signature: str) -> set[int]:
+def graphs_of_signature(model: Model, signature: str) -> set[int]:
     """Numbers of the graphs that a signature runs."""
     definitions = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
     found = [each.SubgraphIndex() for each in definitions if each.SignatureKey() == signature.encode()]

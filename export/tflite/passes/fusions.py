@@ -81,7 +81,7 @@ def _norm_parts(graph: Graph, operator: OperatorT) -> Any:
     return operators, (x, mean, int(inverse.outputs[0]), gamma, beta)
 
 
-def _is_made_by(graph: Graph, index: int, kind: Any) -> bool:
+def _is_made_by(graph: Graph, index: int, kind: str) -> bool:
     return index in graph.makers and graph.kind(graph.makers[index]) == kind
 
 
@@ -94,7 +94,7 @@ def _activates(operator: OperatorT) -> bool:
     return options is not None and options.fusedActivationFunction != 0
 
 
-def _norm(graph: Graph, last: Any, x: int, mean: int, inverse: int, gamma: int, beta: int) -> list[Any]:
+def _norm(graph: Graph, last: OperatorT, x: int, mean: int, inverse: int, gamma: int, beta: int) -> list[OperatorT]:
     """The operators of a norm in place of those that end in `last`."""
     output = int(last.outputs[0])
     name, shape = graph.tensors[output].name.decode(), signature_of(graph.tensors[output])
@@ -172,7 +172,7 @@ def _factor(graph: Graph, operator: OperatorT) -> float | None:
     return float(constants[0].item()) if len(constants) == 1 and sum(each is None for each in values) == 1 else None
 
 
-def _product_behind(graph: Graph, index: int) -> Any:
+def _product_behind(graph: Graph, index: int) -> OperatorT | None:
     """The `FULLY_CONNECTED` that produces a tensor, through an optional `RESHAPE`, if nothing else reads it."""
     maker = graph.makers.get(index)
     readers = [each for each in graph.readers[index] if graph.kind(each) != "SHAPE"]  # Shapes do not depend on factors.

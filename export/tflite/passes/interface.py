@@ -12,7 +12,7 @@ from keras_transformer.export.graph.interface_names import output_names
 from keras_transformer.export.tflite.tree import add_buffer, schema
 
 if TYPE_CHECKING:
-    from ai_edge_litert.schema_py_generated import ModelT, SignatureDefT
+    from ai_edge_litert.schema_py_generated import ModelT, SignatureDefT, SubGraphT
 
     from keras_transformer.export.data.export_spec import ExportSpec, Signature
 
@@ -34,7 +34,7 @@ def name_interface(model: ModelT, spec: ExportSpec) -> None:
         _name(definition, model.subgraphs[definition.subgraphIndex], spec.signatures[definition.signatureKey.decode()])
 
 
-def _name(definition: SignatureDefT, graph: Any, signature: Signature) -> None:
+def _name(definition: SignatureDefT, graph: SubGraphT, signature: Signature) -> None:
     inputs, outputs = [each.name for each in signature.inputs], [each.name for each in signature.outputs]
     definition.inputs, graph.inputs = _ordered(definition.inputs, inputs, graph.inputs)
     definition.outputs, graph.outputs = _ordered(definition.outputs, outputs, graph.outputs)
@@ -57,7 +57,7 @@ def _ordered(maps: Iterable[Any], names: list[str], indices: Any) -> tuple[list[
     return ordered, np.array(wanted, "int32")
 
 
-def describe(model: Any, metadata: Mapping[str, Any]) -> None:
+def describe(model: ModelT, metadata: Mapping[str, Any]) -> None:
     """Writes metadata into a model: its description, and a buffer for each entry, in UTF-8.
 
     Args:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT, SubGraphT
 
 
-def join(front: Any, model: ModelT, signature: str) -> ModelT:
+def join(front: ModelT, model: ModelT, signature: str) -> ModelT:
     """Puts one signature of a model behind a file, whose outputs have the names of its inputs.
 
     The operators of the signature follow those of the file in one graph, as the converter would have written them. Other
@@ -56,7 +56,7 @@ def join(front: Any, model: ModelT, signature: str) -> ModelT:
     return front
 
 
-def _append(main: Any, graph: Any, places: dict[int, int]) -> None:
+def _append(main: SubGraphT, graph: SubGraphT, places: dict[int, int]) -> None:
     """Appends the operators of a graph to another one.
 
     Args:
@@ -76,7 +76,7 @@ def _append(main: Any, graph: Any, places: dict[int, int]) -> None:
     main.outputs = _moved(graph.outputs, places)
 
 
-def _moved(indices: Any, places: Mapping[int, int]) -> Any:
+def _moved(indices: Sequence[int] | np.ndarray, places: Mapping[int, int]) -> np.ndarray:
     """Indices of tensors; -1 stands for none."""
     return np.array([each if each < 0 else places[each] for each in np.asarray(indices).tolist()], "int32")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class _Affine:
         self._folds_factors = folds_factors
         self._units = shape_of(graph.tensors[int(operator.inputs[1])])[0]
 
-    def absorbed(self) -> Iterator[Any]:
+    def absorbed(self) -> Iterator[OperatorT]:
         """Takes in factors and biases of units, and an activation; yields the operators that computed them."""
         while not self._operator.builtinOptions.fusedActivationFunction and self._has_known_bias():
             output = int(self._operator.outputs[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import schema
 
 if TYPE_CHECKING:
-    from ai_edge_litert.schema_py_generated import ModelT, OperatorT, SignatureDefT
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT, SignatureDefT, TensorMapT
 
 SAVE, RESTORE, COUNT = "save", "restore", "count"
 _CONTAINER = b"keras_transformer"
@@ -66,7 +66,7 @@ class _Stateful:
         ]
         subgraph.operators = [*before, *subgraph.operators, *after]
 
-    def _parted(self, tensors: Sequence[Any]) -> tuple[dict[str, int], list[Any]]:
+    def _parted(self, tensors: Sequence[TensorMapT]) -> tuple[dict[str, int], list[TensorMapT]]:
         """The tensors of variables by name, and the other ones."""
         state = {self._names[key]: each.tensorIndex for each in tensors if (key := each.name.decode()) in self._names}
         return state, [each for each in tensors if each.name.decode() not in self._names]
@@ -84,7 +84,7 @@ def _add_first_values(model: ModelT, state: Mapping[str, np.ndarray]) -> None:
     graph.subgraph.inputs = graph.subgraph.outputs = np.array([], "int32")
 
 
-def _fill_save(graph: Graph, state: Mapping[str, np.ndarray]) -> tuple[list[Any], list[Any]]:
+def _fill_save(graph: Graph, state: Mapping[str, np.ndarray]) -> tuple[list[TensorMapT], list[TensorMapT]]:
     outputs = []
     for name, value in state.items():
         handle, tensor = _handle(graph, name), _tensor(graph, name, value)
@@ -94,7 +94,7 @@ def _fill_save(graph: Graph, state: Mapping[str, np.ndarray]) -> tuple[list[Any]
     return [], outputs
 
 
-def _fill_restore(graph: Graph, state: Mapping[str, np.ndarray]) -> tuple[list[Any], list[Any]]:
+def _fill_restore(graph: Graph, state: Mapping[str, np.ndarray]) -> tuple[list[TensorMapT], list[TensorMapT]]:
     inputs = []
     for name, value in state.items():
         handle, tensor = _handle(graph, name), _tensor(graph, name, value)
@@ -135,7 +135,7 @@ def _operator(graph: Graph, kind: str, inputs: list[int], outputs: list[int]) ->
     return graph.operator(kind, inputs, outputs)
 
 
-def _named(name: str, tensor: int) -> Any:
+def _named(name: str, tensor: int) -> TensorMapT:
     named = schema().TensorMapT()
     named.name, named.tensorIndex = name.encode(), tensor
     return named

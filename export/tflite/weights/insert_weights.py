@@ -7,8 +7,8 @@ reshapes and transpositions are left out, and loops that hand them on read them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -98,5 +98,5 @@ class Inserter:
         return self._buffers[weight.key]
 
 
-def _without(indices: Any, places: list[int]) -> np.ndarray:
+def _without(indices: Sequence[int] | np.ndarray, places: list[int]) -> np.ndarray:
     return np.delete(np.asarray(indices, "int32"), places)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class VariableData:
     def __len__(self) -> int:
         return 4 * int(np.prod(self.variable.shape))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         array = self._laid_out(np.asarray(lazy_array(self.variable)))
         array = np.ascontiguousarray(array if (self.factor == 1).all() else array * self.factor)
         return array.reshape(-1).view("uint8")

@@ -14,7 +14,7 @@ from keras_transformer.export.tflite.tree import indices, schema, shape_of, size
 
 if TYPE_CHECKING:
     import keras
-    from ai_edge_litert.schema_py_generated import ModelT, TensorT
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT, TensorT
 
 # Smaller weights are not quantized: the operators would cost more.
 _SMALL = 2048
@@ -50,7 +50,7 @@ class Weight:
         return np.frombuffer(np.ascontiguousarray(self.content), "float32").reshape(self.shape)
 
 
-def readers(graph: Graph, index: int) -> list[tuple[Any, int]]:
+def readers(graph: Graph, index: int) -> list[tuple[OperatorT, int]]:
     """Returns `(operator, input position)` of every consumer of a tensor."""
     return [
         (operator, position)
@@ -70,7 +70,7 @@ def find_weights(model: ModelT, variables: Sequence[keras.Variable] = ()) -> lis
     Returns:
         List of `Weight`, by buffer.
     """
-    found: dict[int, list[tuple[Any, int, bool]]] = {}
+    found: dict[int, list[tuple[Graph, int, bool]]] = {}
     for graph in graphs(model):
         ends = {*indices(graph.subgraph.inputs), *indices(graph.subgraph.outputs)}
         for index, tensor in enumerate(graph.tensors):

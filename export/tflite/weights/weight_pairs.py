@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import indices, read_file
 from keras_transformer.export.tflite.weights.dequantize import ConstantReader
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT
 
 _PRODUCT, _LOOKUPS = "FULLY_CONNECTED", ("GATHER", "EMBEDDING_LOOKUP")
 
@@ -33,14 +36,14 @@ def weight_pairs(source: pathlib.Path, directory: pathlib.Path, files: dict[str,
         yield from tree_pairs(*(read_file(folder / path) for folder in (source, directory)))
 
 
-def tree_pairs(before: Any, after: Any) -> Iterator[WeightPair]:
+def tree_pairs(before: ModelT, after: ModelT) -> Iterator[WeightPair]:
     """Yields the weights in a float object tree with their counterparts in a quantized one; see `weight_pairs`.
 
     Args:
         before: `ModelT`; the content of a buffer may be an object with `__len__` and `__array__`.
         after: `ModelT` with the same graphs.
     """
-    seen: set[Any] = set()
+    seen: set[Hashable] = set()
     for old, new in zip(graphs(before), graphs(after), strict=True):
         yield from _Pairs(ConstantReader(old), ConstantReader(new), seen).all()
 
@@ -55,7 +58,7 @@ class _Product(NamedTuple):
 class _Pairs:
     """The pairs of one graph: float, and quantized."""
 
-    def __init__(self, before: ConstantReader, after: ConstantReader, seen: set[Any]) -> None:
+    def __init__(self, before: ConstantReader, after: ConstantReader, seen: set[Hashable]) -> None:
         self._before, self._after, self._seen = before, after, seen
 
     def all(self) -> Iterator[WeightPair]:

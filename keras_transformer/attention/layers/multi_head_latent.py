@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Unpack
 
 import keras
 from keras import ops
@@ -27,6 +28,9 @@ from keras_transformer.layers.projection import join_heads, split_heads, token_p
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerOptions, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.attention.masks import Visibility
 
 _MECHANISMS: dict[str, type[Mechanism]] = {"softmax": SoftmaxAttention, "blockwise": BlockwiseAttention}
 # That of the norms of both latents.
@@ -186,7 +190,7 @@ class MultiHeadLatentAttention(TokenMixer):
             query, key = ops.concatenate([query[..., : self.key_dim], turned], axis=-1), ops.squeeze(key, 2)
         return query, ops.concatenate([latent, key], axis=-1)
 
-    def _attend(self, inputs: MixerInputs, query: Tensor, rows: Tensor, visibility: Any) -> Tensor:
+    def _attend(self, inputs: MixerInputs, query: Tensor, rows: Tensor, visibility: Visibility) -> Tensor:
         """Returns the output for queries and the rows of all tokens, `(B, S, latent_dim + rotary_dim)`."""
         scale = 1.0 / math.sqrt(self.key_dim + self.rotary_dim) if self.scale is None else self.scale
         length = query.shape[1]
@@ -196,7 +200,7 @@ class MultiHeadLatentAttention(TokenMixer):
         context = attend(query, rows, scale, {"visibility": visibility, "training": inputs.training})
         return self.output_dense(context)
 
-    def _attend_expanded(self, query: Tensor, rows: Tensor, scale: float, options: Any) -> Tensor:
+    def _attend_expanded(self, query: Tensor, rows: Tensor, scale: float, options: Mapping[str, object]) -> Tensor:
         latent = rows[..., : self.latent_dim]
         key, value = self.key_dense(latent), self.value_dense(latent)
         shared = ops.expand_dims(rows[..., self.latent_dim :], 2)
@@ -204,7 +208,7 @@ class MultiHeadLatentAttention(TokenMixer):
         key = ops.concatenate([key, shared], axis=-1)
         return self.mechanism(_scaled(query, scale), key, value, **options)
 
-    def _attend_absorbed(self, query: Tensor, rows: Tensor, scale: float, options: Any) -> Tensor:
+    def _attend_absorbed(self, query: Tensor, rows: Tensor, scale: float, options: Mapping[str, object]) -> Tensor:
         """The absorbed form: multi-query attention whose key and value are the rows of the cache."""
         kernel = ops.transpose(kernel_by_head(self.key_dense, query.dtype), (0, 2, 1))
         absorbed = project_each_head(query[..., : self.key_dim], kernel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -207,7 +207,12 @@ class NativeSparseAttention(TokenMixer):
         return blocks * self.compression_stride + (self.compression_length - 1)
 
     def _compress(
-        self, tokens: dict[str, Tensor], visibility: Visibility, first: Any, length: Any, key_mask: Tensor | None
+        self,
+        tokens: dict[str, Tensor],
+        visibility: Visibility,
+        first: int | Tensor,
+        length: int | Tensor,
+        key_mask: Tensor | None,
     ) -> dict[str, Tensor]:
         """Returns the keys and values `(B, C, K, ·)` of the compressed blocks that may end within the new tokens.
 
@@ -360,7 +365,7 @@ def _heads_first(x: Tensor) -> Tensor:
     return ops.transpose(x, (0, 2, 1, 3))
 
 
-def _taken(positions: Tensor, at: Tensor, batch: Any) -> Tensor:
+def _taken(positions: Tensor, at: Tensor, batch: int | Tensor) -> Tensor:
     """Positions `(1 | B, T)` at the indices `(1 | B, C)` of each row, `(B, C)`."""
     length, count = ops.shape(positions)[1], ops.shape(at)[1]
     column = ops.reshape(ops.broadcast_to(positions, (batch, length)), (batch, 1, length, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import keras
@@ -171,7 +172,9 @@ class InfiniAttention(SoftmaxBasedMechanism):
         context, memory = step(_NewTokens(rotated, keys, values, features, slots, read), cache, visibility, options)
         return ops.cast(zero_masked(context, mask), value.dtype), {**following, **memory}
 
-    def _step(self, new: _NewTokens, cache: Cache, visibility: Visibility, options: Any) -> tuple[Tensor, Cache]:
+    def _step(
+        self, new: _NewTokens, cache: Cache, visibility: Visibility, options: Mapping[str, object]
+    ) -> tuple[Tensor, Cache]:
         """Returns the context of one new token, and the next memories."""
         slots, read, key_heads = new.slots, new.read, new.keys.shape[2]
         own = dataclasses.replace(
@@ -195,7 +198,9 @@ class InfiniAttention(SoftmaxBasedMechanism):
         )
         return context, {"memory": ops.where(ends, memory_before, past), "pending": ops.where(ends, 0.0, sums)}
 
-    def _steps(self, new: _NewTokens, cache: Cache, visibility: Visibility, options: Any) -> tuple[Tensor, Cache]:
+    def _steps(
+        self, new: _NewTokens, cache: Cache, visibility: Visibility, options: Mapping[str, object]
+    ) -> tuple[Tensor, Cache]:
         """Returns as `_step` for any number of tokens; each row is shifted, so that its segments are aligned with blocks."""
         size, length, read = self.segment_length, ops.shape(new.query)[1], new.read
         count = block_count(length + size - 1, size)

@@ -6,7 +6,7 @@ Shapes: K key/value heads, G query heads of each, C compressed blocks, m selecta
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras import ops
 
@@ -134,7 +134,7 @@ class BlockSelection:
         return block_count(length, self.block_size)
 
 
-def _column(x: Tensor) -> tuple[Any, int]:
+def _column(x: Tensor) -> tuple[int | Tensor, int]:
     return ops.shape(x)[2], 1
 
 

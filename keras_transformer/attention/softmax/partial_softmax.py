@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from keras import ops
 
@@ -33,6 +33,13 @@ class PartialAttention(NamedTuple):
 
     context: Tensor
     log_sum_exp: Tensor
+
+
+class AttentionOptions(TypedDict):
+    """Arguments that a mechanism hands on to each of its parts."""
+
+    position: AttentionPosition | None
+    training: bool | None
 
 
 def partial_attention(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from keras import ops
 
@@ -64,7 +63,9 @@ def by_query_tiles(
     return run(padded, *shared)[:, :length]
 
 
-def _forward(tile: Callable[..., Tensor], query: Tensor, shared: Sequence[Tensor], size: int, count: Any) -> Tensor:
+def _forward(
+    tile: Callable[..., Tensor], query: Tensor, shared: Sequence[Tensor], size: int, count: int | Tensor
+) -> Tensor:
     """Returns the outputs of all tiles, `(B, count · size, N, W)`."""
     first = tile(take_block(query, 0, size, 1), 0, *shared)
     width = first.shape[3]
@@ -80,7 +81,12 @@ def _forward(tile: Callable[..., Tensor], query: Tensor, shared: Sequence[Tensor
 
 
 def _backward(
-    tile: Callable[..., Tensor], query: Tensor, shared: Sequence[Tensor], size: int, count: Any, upstream: Tensor
+    tile: Callable[..., Tensor],
+    query: Tensor,
+    shared: Sequence[Tensor],
+    size: int,
+    count: int | Tensor,
+    upstream: Tensor,
 ) -> tuple[Tensor, ...]:
     """Returns the gradients of the queries and of the shared tensors."""
 
@@ -97,7 +103,7 @@ def _backward(
     return _whole(buffer, size, query.shape[2], query.shape[3]), *gradients
 
 
-def _row(query: Tensor, size: int, width: int) -> tuple[Any, Any]:
+def _row(query: Tensor, size: int, width: int) -> tuple[int | Tensor, int]:
     """The shape of a tile `(B, t, N, width)` as a row of the buffer."""
     return ops.shape(query)[0], size * query.shape[2] * width
 

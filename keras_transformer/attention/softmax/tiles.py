@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.softmax.tile_position import TilePosition
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.attention.softmax.counter_based_dropout import CounterBasedDropout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Tiles:
     counts: tuple
     visibility: Visibility
     position: TilePosition
-    dropout: Any = None
+    dropout: CounterBasedDropout | None = None
 
     def keys_of(self, i: Tensor) -> tuple[Tensor, Tensor]:
         """The range of key blocks that query block `i` attends to, at least one block."""

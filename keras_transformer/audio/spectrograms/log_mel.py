@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -165,7 +165,7 @@ class LogMel(MelSpectrogram):
 
         return cls(**settings(folder), **kwargs)
 
-    def num_frames(self, num_samples: Any) -> Any:
+    def num_frames(self, num_samples: int | np.ndarray) -> int | np.ndarray:
         """Returns the number of frames of recordings, for masks over a batch.
 
         Args:

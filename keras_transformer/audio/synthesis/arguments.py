@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.utils.processor_config import is_count
 
 
@@ -14,7 +12,7 @@ def check_counts(**values: object) -> None:
             raise ValueError(f"{name} must be an int of at least 1. Received: {value!r}")
 
 
-def check_odd(**values: Any) -> None:
+def check_odd(**values: int) -> None:
     """Raises `ValueError` for a value that is not an odd int of at least 1."""
     check_counts(**values)
     for name, value in values.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -13,10 +13,11 @@ from keras_transformer.backend.compilation.xla import compiled_by_xla
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
+    import tensorflow as tf
     from keras.layers import Layer
 
 Function = Callable[..., Any]
-DynamicAxes = Callable[..., Any]
+DynamicAxes = Callable[..., tuple[object, ...]]
 
 # One trace at a time: a layer may hold state while it is traced.
 tracing_lock = threading.RLock()
@@ -140,10 +141,10 @@ def _compiled_by_tensorflow(
 ) -> Function:
     import tensorflow as tf
 
-    traces: dict[Any, Function] = {}
-    concrete: dict[Any, Function] = {}
+    traces: dict[Hashable, Function] = {}
+    concrete: dict[Hashable, Function] = {}
 
-    def trace(arguments: Any) -> Function:
+    def trace(arguments: Sequence[object]) -> Function:
         specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, arguments)
         if dynamic_axes is not None:
             axes = dynamic_axes(*arguments)
@@ -169,7 +170,7 @@ def _compiled_by_tensorflow(
     return call
 
 
-def _with_open_axes(spec: Any, axes: tuple[int, ...]) -> Any:
+def _with_open_axes(spec: tf.TensorSpec, axes: tuple[int, ...]) -> tf.TensorSpec:
     """Returns a `tf.TensorSpec` without the sizes of these axes."""
     return type(spec)([None if axis in axes else size for axis, size in enumerate(spec.shape)], spec.dtype)
 

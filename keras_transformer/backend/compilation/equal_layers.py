@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import keras
 
 _NAMES = ("name", "build_config")
 
 
-def key_of(layer: keras.layers.Layer, parts: Sequence[keras.layers.Layer]) -> Any:
+def key_of(layer: keras.layers.Layer, parts: Sequence[keras.layers.Layer]) -> Hashable:
     """Returns what layers that compute the same have in common; None for a layer whose config does not tell.
 
     Args:
@@ -38,7 +37,7 @@ def _config_of(layer: keras.layers.Layer) -> str | None:
         return None
 
 
-def _without_names(config: Any) -> Any:
+def _without_names(config: object) -> object:
     if isinstance(config, dict):
         return {key: _without_names(value) for key, value in config.items() if key not in _NAMES}
     return [_without_names(each) for each in config] if isinstance(config, (list, tuple)) else config

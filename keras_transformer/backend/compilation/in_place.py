@@ -171,6 +171,6 @@ def _take_of_variable(variable: keras.Variable, indices: Tensor) -> Tensor:
     return variable.sparse_read(indices)
 
 
-def _put_into_variable(variable: keras.Variable, indices: Tensor, update: Tensor) -> Any:
+def _put_into_variable(variable: keras.Variable, indices: Tensor, update: Tensor) -> keras.Variable:
     variable.scatter_nd_update(indices, update)
     return variable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import keras
@@ -26,12 +26,12 @@ class LayerCall:
     tensors: list[Tensor]
 
     @classmethod
-    def of(cls, arguments: Any) -> LayerCall:
+    def of(cls, arguments: object) -> LayerCall:
         """Returns the call of `arguments`, whose tensors bring their implicit masks as further ones: see `filled`."""
         tensors: list[Tensor] = []
         numbers: dict[int, Place] = {}
 
-        def place(each: keras.KerasTensor) -> Any:
+        def place(each: keras.KerasTensor) -> object:
             if not ops.is_tensor(each):
                 return each
             if id(each) not in numbers:
@@ -46,7 +46,7 @@ class LayerCall:
     def filled(self, tensors: Sequence[Tensor]) -> Any:
         """Returns the arguments with other tensors, to which their masks are attached."""
 
-        def fill(each: object) -> Any:
+        def fill(each: object) -> object:
             return tensors[each.number] if isinstance(each, Place) else each
 
         values, masks = (keras.tree.map_structure(fill, each) for each in self.structure)
@@ -56,7 +56,7 @@ class LayerCall:
         return values
 
     @property
-    def key(self) -> Any:
+    def key(self) -> Hashable:
         """Equal for calls that differ in the values of tensors only.
 
         Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import keras
 
@@ -63,7 +62,7 @@ def _split_layouts(
     return found
 
 
-def _gathered(value: Tensor, whole: Any, split: object) -> Tensor:
+def _gathered(value: Tensor, whole: keras.distribution.TensorLayout, split: object) -> Tensor:
     import jax
 
     def constrained(layout: keras.distribution.TensorLayout) -> Callable[[Tensor], Tensor]:

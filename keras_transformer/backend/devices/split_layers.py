@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -14,7 +14,7 @@ from keras_transformer.utils.types import Shape, Tensor
 MODEL, BATCH = "model", "batch"
 
 
-def mesh_that_splits_layers() -> Any:
+def mesh_that_splits_layers() -> keras.distribution.DeviceMesh | None:
     """Returns the mesh of the current `keras.distribution` if its axis "model" splits layers, or None.
 
     Example:
@@ -29,7 +29,7 @@ def mesh_that_splits_layers() -> Any:
     return mesh if MODEL in mesh.axis_names and axis_size(mesh, MODEL) > 1 else None
 
 
-def mesh_that_splits_experts(num_experts: int, shape: Shape) -> Any:
+def mesh_that_splits_experts(num_experts: int, shape: Shape) -> keras.distribution.DeviceMesh | None:
     """Returns the mesh of the current `keras.distribution` if its axis "model" splits experts, or None.
 
     Args:
@@ -54,7 +54,7 @@ def on_devices_of_experts(
     x: Tensor,
     experts: Tensor,
     weights: Tensor,
-    kernels: Any,
+    kernels: Mapping[str, Tensor | None],
 ) -> Tensor:
     """Returns the sum over devices of `function` of the tokens of a device and its own experts.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 SEQUENCE = "sequence"
@@ -20,7 +18,7 @@ def axis_size(mesh: keras.distribution.DeviceMesh, name: str) -> int:
     return mesh.shape[list(mesh.axis_names).index(name)]
 
 
-def mesh_that_splits_rows() -> Any:
+def mesh_that_splits_rows() -> keras.distribution.DeviceMesh | None:
     """Returns the mesh of the current `keras.distribution` if its axis "sequence" splits rows, or None.
 
     Example:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -49,10 +49,12 @@ class JointGraph:
     gradients: list[str | None]
     is_float: list[bool]
 
-    def __init__(self, function: Callable[..., Any], specs: Sequence[Any], trained: Sequence[int]) -> None:
+    def __init__(
+        self, function: Callable[..., Sequence[tf.Tensor]], specs: Sequence[tf.TensorSpec], trained: Sequence[int]
+    ) -> None:
         import tensorflow as tf
 
-        def joint(*arguments: Any) -> None:
+        def joint(*arguments: tf.Tensor) -> None:
             watched = [arguments[index] for index in trained]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(watched)
@@ -90,7 +92,7 @@ class JointGraph:
 
     def function(
         self, name: str, inputs: Sequence[str], outputs: Sequence[str], inlined: bool = False
-    ) -> Callable[..., list[Any]]:
+    ) -> Callable[..., list[tf.Tensor]]:
         """Returns a function of the tensors named `inputs` to those named `outputs`, with what is between.
 
         Args:
@@ -105,7 +107,7 @@ class JointGraph:
         part.node.extend(_without_missing(node, chosen) for node in self._graph_def.node if node.name in chosen)
         read = {each for node in part.node for each in _inputs(node)}
 
-        def imported(*tensors: object) -> list[Any]:
+        def imported(*tensors: object) -> list[tf.Tensor]:
             found = dict(zip(inputs, tensors, strict=True))
             wanted = [each for each in outputs if each not in found]
             used = {key: value for key, value in found.items() if key in read}

@@ -47,7 +47,7 @@ def loss_and_gradients(
 
 def gradient_function(
     model: keras.Model, summarize: Callable[[list[Tensor]], object]
-) -> Callable[[tuple[Any, Any, Any], Callable[[keras.Variable], Tensor]], Any]:
+) -> Callable[[tuple[Tensors, Tensors | None, Tensors | None], Callable[[keras.Variable], Tensor]], Any]:
     """Returns a compiled function of a batch that summarizes the gradients, and changes nothing in the model.
 
     Args:

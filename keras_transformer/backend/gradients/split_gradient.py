@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.backend.gradients.joint_graph import JointGraph
 from keras_transformer.utils.types import Outputs, Tensor
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 class SplitGradient:
@@ -28,8 +31,8 @@ class SplitGradient:
 
     def __init__(
         self,
-        function: Callable[..., object],
-        specs: Sequence[Any],
+        function: Callable[..., Sequence[tf.Tensor]],
+        specs: Sequence[tf.TensorSpec],
         trained: Sequence[int],
         name: str,
         inlined: bool = False,

@@ -9,10 +9,10 @@ import keras
 from keras import ops
 
 from keras_transformer.backend.compilation.xla import is_traced_for_xla
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Tensor, Tensors
 
 
-def vjp(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
+def vjp(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Tensors], list[Tensor]]]:
     """Returns the value of a function and its vector-Jacobian product.
 
     Args:
@@ -36,35 +36,37 @@ def vjp(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Calla
     )
 
 
-def _by_tensorflow(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
+def _by_tensorflow(
+    function: Callable[..., object], *arguments: Tensor
+) -> tuple[Any, Callable[[Tensors], list[Tensor]]]:
     import tensorflow as tf
 
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(arguments)
         value = function(*arguments)
 
-    def pullback(cotangent: Tensor) -> list[Tensor]:
+    def pullback(cotangent: Tensors) -> list[Tensor]:
         gradients = tape.gradient(value, arguments, cotangent, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.convert_to_tensor(gradient) for gradient in gradients]  # That of a gather is sparse.
 
     return value, pullback
 
 
-def _by_jax(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
+def _by_jax(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Tensors], list[Tensor]]]:
     import jax
 
     value, pullback = jax.vjp(function, *arguments)
     return value, lambda cotangent: list(pullback(cotangent))
 
 
-def _by_torch(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
+def _by_torch(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Tensors], list[Tensor]]]:
     import torch  # pyright: ignore[reportMissingImports]: an optional backend, which need not be installed.
 
     with torch.enable_grad():
         inputs = [torch.as_tensor(argument).detach().requires_grad_() for argument in arguments]
         value = function(*inputs)
 
-    def pullback(cotangent: Tensor) -> list[Tensor]:
+    def pullback(cotangent: Tensors) -> list[Tensor]:
         outputs, cotangents = keras.tree.flatten(value), keras.tree.flatten(cotangent)
         return list(torch.autograd.grad(outputs, inputs, cotangents, materialize_grads=True))
 

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import keras
 
+from keras_transformer.utils.types import Tensors
+
 
 class Arguments(Protocol):
     """The arguments of one call of an operation, with symbolic tensors among them."""
@@ -67,7 +69,7 @@ def input_names(model: keras.Model) -> list[str]:
     return [keys.get(id(each)) or producer(each).name for each in model.inputs]
 
 
-def pack_inputs(model: keras.Model, tensors: Sequence[object]) -> Any:
+def pack_inputs(model: keras.Model, tensors: Sequence[object]) -> Tensors:
     """Returns tensors in the order of `model.inputs` as the structure with which a Functional model is called."""
     return keras.tree.pack_sequence_as(model._inputs_struct, list(tensors))
 

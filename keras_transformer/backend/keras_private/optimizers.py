@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 
@@ -31,7 +30,7 @@ def stateless_optimizer(
     }
     # After the methods of the optimizer's own class, before those of the general one.
     stateless = type("StatelessOptimizer", (general,), methods)
-    cls: Any = type(type(optimizer).__name__, (type(optimizer), stateless), {})
+    cls: type[keras.optimizers.Optimizer] = type(type(optimizer).__name__, (type(optimizer), stateless), {})
     # Automatic names depend on how many optimizers there were before.
     copy = cls.from_config({**optimizer.get_config(), "name": "optimizer"})
     kept = [each for each in variables if not optimizer._use_weight_decay(each)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import TypeAlias
 
 import keras
 from keras import ops
@@ -30,11 +31,11 @@ def replaced_draws(draw: Callable[[str, Shape], Tensor]) -> Iterator[None]:
     """
     from keras.src import backend
 
-    module: Any = backend.random
+    module: ModuleType = backend.random
     numbers, thread = _Numbers(draw), threading.get_ident()
 
     def replaced(name: str, before: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def called(*arguments: Any, **options: Any) -> Tensor:
+        def called(*arguments: object, **options: object) -> Tensor:
             function = getattr(numbers, name) if threading.get_ident() == thread else before
             return function(*arguments, **options)
 

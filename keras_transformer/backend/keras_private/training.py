@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 
-from keras_transformer.utils.types import Logs, Tensor
+from keras_transformer.utils.types import Logs, Tensor, Tensors
 
 _JAX_STATE = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
 
@@ -17,7 +16,7 @@ def takes_training(model: keras.Model) -> bool:
     return model._call_has_training_arg
 
 
-def run_train_function(model: keras.Model, batch: Any) -> Logs:
+def run_train_function(model: keras.Model, batch: Tensors) -> Logs:
     """Trains on a batch with the function that `fit` compiled, and returns the logs; the metrics go on from before.
 
     `train_on_batch` compiles it again, because its batches always have sample weights.
@@ -58,6 +57,6 @@ def wrap_symbolic_build(model: keras.Model, wrapper: Callable[[Callable[..., Non
     model._maybe_symbolic_build = wrapper(model._maybe_symbolic_build)
 
 
-def symbolic_build(model: keras.Model, batch: Any) -> None:
+def symbolic_build(model: keras.Model, batch: Tensors) -> None:
     """Builds the metrics and the optimizer of a compiled model for a batch, `(x, y)` or more, as `fit` does."""
     model._symbolic_build(data_batch=batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
 
 import keras
 
@@ -14,7 +13,7 @@ from keras_transformer.utils.types import Tensor
 _UNINITIALIZED = "uninitialized_variables"
 
 
-def autocast_scope(dtype: str | None) -> AbstractContextManager[Any]:
+def autocast_scope(dtype: str | None) -> AbstractContextManager[object]:
     """Returns a context in which float variables are read as `dtype`; as they are stored if None."""
     from keras.src.backend import AutocastScope
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -47,7 +46,7 @@ def dropout(x: Tensor, rate: float, seed: Tensor, noise_shape: Sequence[int | No
     return ops.where(kept, x * ops.cast(1.0 / (1.0 - rate), x.dtype), ops.cast(0.0, x.dtype))
 
 
-def _kept_by_tensorflow(shape: Sequence[Any], rate: float, seed: Tensor) -> Tensor:
+def _kept_by_tensorflow(shape: Sequence[int | Tensor], rate: float, seed: Tensor) -> Tensor:
     import tensorflow as tf
 
     seed = tf.bitcast(tf.cast(seed, "uint32"), "int32")

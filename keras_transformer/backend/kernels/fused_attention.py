@@ -6,7 +6,6 @@ Packed rows on GPUs have a kernel of JAX that compares the segments of tokens, w
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import keras
 from keras import ops
@@ -213,7 +212,7 @@ def segment_attention(
     return ops.where(is_real, context, ops.zeros_like(context))
 
 
-def _segment_kernel(query, key, value, segment_ids, scale, is_causal, interpret=False) -> Any:
+def _segment_kernel(query, key, value, segment_ids, scale, is_causal, interpret=False) -> Tensor:
     from jax.experimental.pallas.ops.gpu.attention import mha
 
     return mha(query, key, value, segment_ids, sm_scale=scale, causal=is_causal, interpret=interpret)

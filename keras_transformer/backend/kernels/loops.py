@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 def sequential_loop(
@@ -31,7 +34,7 @@ def sequential_loop(
     return tf.while_loop(condition, body, state, parallel_iterations=1)
 
 
-def row_list(like: Tensor, count: int | Tensor) -> Any:
+def row_list(like: Tensor, count: int | Tensor) -> tf.TensorArray:
     """Returns an empty `tf.TensorArray` of `count` rows.
 
     Args:

@@ -50,7 +50,9 @@ def in_order(chunks: jax.Array, axis: str, size: int, length: int) -> jax.Array:
     return jnp.concatenate(parts, axis=1)[:, :length]
 
 
-def meeting_chunks(axis: str, size: int, distance: int | jax.Array, causal: bool) -> list[tuple[Any, Any, bool]]:
+def meeting_chunks(
+    axis: str, size: int, distance: int | jax.Array, causal: bool
+) -> list[tuple[int | jax.Array, int | jax.Array, bool]]:
     """The chunks of queries and keys whose scores are needed, for keys of the device `distance` places before this one.
 
     Returns:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras import ops
 
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.cache.prefixes import add_prefix, select_prefix
 from keras_transformer.utils.types import Cache, Tensor
+
+if TYPE_CHECKING:
+    import keras
 
 # Prefix of the cross-attention's tensors in the cache.
 CROSS = "cross_"
@@ -18,7 +21,7 @@ class EncoderAttention:
     """Mixin of blocks whose `cross_attention` reads the output of an encoder, or its cached keys and values."""
 
     name: str
-    cross_attention: Any
+    cross_attention: keras.layers.Layer
 
     def memory_cache(self, encoder_output: Tensor) -> Cache:
         """Returns the cross-attention's keys and values, "cross_key" and "cross_value", to be added to the cache once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -10,11 +10,14 @@ from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.multi_head.multi_head_attention import MultiHeadAttention
 from keras_transformer.feedforward import DenseFeedForward, GatedFeedForward
 
+if TYPE_CHECKING:
+    from keras_transformer.blocks.block import Block
+
 # Feed-forwards whose output for a token depends on that token alone; no subclasses, which may override `call`.
 _FEEDFORWARDS = (DenseFeedForward, GatedFeedForward)
 
 
-def check_first_token(block: Any, has_other_arguments: bool) -> None:
+def check_first_token(block: Block, has_other_arguments: bool) -> None:
     """Raises `ValueError`, with the reason, for an `EncoderBlock` that cannot compute its first token alone.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -121,7 +120,7 @@ class NeighborEncoder(CachedLayer):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Outputs, Tensor | Cache | None]:
         if cache is not None:
             return self._extend(inputs, padding_mask, cache, cache_index)
         length = ops.shape(token_ids)[1] * self.chunk_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -153,7 +153,7 @@ class AltUpBlock(keras.layers.Layer):
         added = ops.expand_dims(self.layer_norm(self.layer_projection_dense(gated)), 2)
         return ops.concatenate([streams[:, :, :1], streams[:, :, 1:] + added], axis=2)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return tuple(inputs_shape)
 
     def get_config(self) -> Config:
@@ -255,7 +255,7 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
         """Returns an empty cache for `max_length` tokens: dict of "key" and "value"."""
         return self.key_value.init_cache(batch_size, max_length, dtype)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> tuple[Shape, ...]:
         return (tuple(inputs_shape), *self._key_value_shapes(inputs_shape))
 
     def compute_output_spec(

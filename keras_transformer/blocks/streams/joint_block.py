@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -131,7 +131,9 @@ class JointBlock(keras.layers.Layer):
             tokens, feedforward(second.pre(tokens, condition=condition), training=training), condition=condition
         )
 
-    def compute_output_shape(self, inputs_shape: Shape, context_shape: Shape, *args: object) -> Any:
+    def compute_output_shape(
+        self, inputs_shape: Shape, context_shape: Shape, *args: object
+    ) -> Shape | tuple[Shape, Shape]:
         return inputs_shape if self.context_feedforward is None else (inputs_shape, context_shape)
 
     def get_config(self) -> Config:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from keras_transformer.checkpoints.files.lazy_tensors import Bounds, LazyTensor
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    import safetensors
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 # Copies of the weights in formats of their authors, as in the repositories of gpt-oss.
@@ -171,7 +174,7 @@ def check_empty(folder: pathlib.Path) -> None:
         raise CheckpointError(f"{folder} is not empty.")
 
 
-def _opened(file: pathlib.Path) -> Any:
+def _opened(file: pathlib.Path) -> safetensors.safe_open:
     import safetensors
 
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,16 +81,22 @@ class LazyTensor(np.lib.mixins.NDArrayOperatorsMixin):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: object, **options: object) -> Any:
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
         return getattr(function, method)(*map(_array, inputs), **options)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self,
+        function: Callable[..., object],
+        types: Collection[type],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+    ) -> Any:
         if function in _LAZY:
             return _LAZY[function](*args, **kwargs)
         return function(*map(_array, args), **{name: _array(value) for name, value in kwargs.items()})
 
 
-def _array(value: object) -> Any:
+def _array(value: object) -> object:
     """Returns an argument with arrays in place of lazy tensors."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(_array, value))
@@ -105,7 +111,7 @@ def _sliced(tensor: LazyTensor, axis: int, start: int, stop: int) -> LazyTensor:
     return LazyTensor([*tensor.shape[:axis], stop - start, *tensor.shape[axis + 1 :]], read)
 
 
-def _split(tensor: LazyTensor, places: Any, axis: int = 0) -> list[LazyTensor]:
+def _split(tensor: LazyTensor, places: int | Sequence[int], axis: int = 0) -> list[LazyTensor]:
     axis, length = axis % tensor.ndim, tensor.shape[axis]
     if isinstance(places, int):
         places = [length // places * index for index in range(1, places)]
@@ -136,14 +142,18 @@ def _stack(tensors: Sequence[Tensor | LazyTensor], axis: int = 0) -> LazyTensor:
     return _concatenate([part.reshape((*part.shape[:axis], 1, *part.shape[axis:])) for part in parts], axis)
 
 
-def as_lazy(tensor: Any) -> LazyTensor:
+def as_lazy(tensor: Tensor | LazyTensor) -> LazyTensor:
     """Returns an array, or a lazy tensor, as a lazy tensor."""
     if isinstance(tensor, LazyTensor):
         return tensor
     return LazyTensor(tensor.shape, lambda bounds: tensor[tuple(slice(*pair) for pair in bounds)])
 
 
-_LAZY: dict[Any, Callable[..., Any]] = {np.split: _split, np.concatenate: _concatenate, np.stack: _stack}
+_LAZY: dict[Callable[..., object], Callable[..., object]] = {
+    np.split: _split,
+    np.concatenate: _concatenate,
+    np.stack: _stack,
+}
 
 
 def _reshaped_part(tensor: LazyTensor, shape: tuple[int, ...], bounds: Bounds) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -12,6 +12,9 @@ from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.checkpoints.files.folder import Folder
 from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.processor_config import has_processor
+
+if TYPE_CHECKING:
+    from keras_transformer.vision import DynamicResolutionProcessor, NaFlexProcessor, PatchesInText
 
 
 def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
@@ -60,7 +63,7 @@ def _is_plain(model: keras.Model) -> bool:
     return hasattr(model, "operations") and has_nothing_else and not model.compiled
 
 
-def _of_patches(model: keras.Model, folder: Folder) -> Any:
+def _of_patches(model: keras.Model, folder: Folder) -> NaFlexProcessor | DynamicResolutionProcessor | PatchesInText:
     """Returns the processor of images that come as patches, alone or inside text."""
     from keras_transformer.vision import (
         DynamicResolutionProcessor,

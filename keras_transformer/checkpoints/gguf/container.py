@@ -177,7 +177,7 @@ def _read_value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
     return float(str(value)) if kind == _FLOAT32 else value.item()
 
 
-def _read_array(cursor: _Cursor, depth: int) -> Any:
+def _read_array(cursor: _Cursor, depth: int) -> np.ndarray | list[object]:
     kind, count = cursor.unpack("IQ")
     if kind in _NUMBERS:
         dtype = np.dtype(_NUMBERS[kind])

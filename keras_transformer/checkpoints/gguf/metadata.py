@@ -68,7 +68,7 @@ class Metadata:
         """An array of numbers."""
         return self._checked(name, default, np.ndarray)
 
-    def _checked(self, name: str, default: object, kind: Any) -> Any:
+    def _checked(self, name: str, default: object, kind: type | tuple[type, ...]) -> Any:
         value = self.values.get(self.key(name), default)
         if value is None:
             raise ConfigError(f"{self.source} has no {self.key(name)!r}.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 import tempfile
 from collections.abc import Callable
-from typing import Any
 
 import keras
 
@@ -21,7 +20,7 @@ def from_gguf(
     task: str | Callable[[keras.Model], keras.Model] | None = None,
     dtype: str | keras.DTypePolicy | None = None,
     verbose: int = 1,
-) -> Any:
+) -> keras.Model:
     """Loads a GGUF file, as llama.cpp uses it, into a Keras model, which trains, generates and exports as any other.
 
     Blocks of quantized tensors become floats: `scale * integer + minimum`, as ggml computes them; `export(model, directory,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,7 @@ def check_same(
         )
 
 
-def _differences(read: Any, own: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def _differences(read: object, own: object, path: str) -> Iterator[tuple[str, object, object]]:
     """Yields the path and the two values of each difference between two configs."""
     if isinstance(read, dict) and isinstance(own, dict):
         for key in sorted(read.keys() | own.keys()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pathlib
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -24,6 +24,10 @@ from keras_transformer.checkpoints.transfers import make_transfers
 from keras_transformer.checkpoints.writing import checkpoint_like
 from keras_transformer.utils.atomic_write import replacing_file
 from keras_transformer.utils.types import JsonObject, Path
+
+if TYPE_CHECKING:
+    import gguf
+
 
 _VERSION = 2
 
@@ -157,7 +161,7 @@ class _Content:
         finally:
             writer.close()
 
-    def _write_tensors(self, writer: Any, verbose: int) -> None:
+    def _write_tensors(self, writer: gguf.GGUFWriter, verbose: int) -> None:
         progress = keras.utils.Progbar(len(self._written), unit_name="tensor", verbose=verbose)
         for array in self._extra.values():
             writer.write_tensor_data(array)
@@ -182,7 +186,7 @@ def _add(writer: Any, key: str, value: object) -> None:
         writer.add_array(key, value)
 
 
-def _add_info(writer: Any, name: str, tensor: _Written) -> None:
+def _add_info(writer: gguf.GGUFWriter, name: str, tensor: _Written) -> None:
     kind = library().GGMLQuantizationType[tensor.kind]
     shape = library().quants.quant_shape_to_byte_shape(tensor.shape, kind)
     writer.add_tensor_info(name, shape, np.dtype("uint8"), math.prod(shape), raw_dtype=kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -31,7 +31,7 @@ class Module(NamedTuple):
     """
 
     name: str
-    layers: tuple[Any, ...]
+    layers: tuple[keras.layers.Layer, ...]
     layout: Layout
     transposed: bool
     inputs: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import re
-from typing import Any
 
 import keras
 import numpy as np
@@ -99,11 +98,11 @@ def _tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _factors(
     tensors: dict[str, np.ndarray], modules: dict[str, Module], checkpoint: Checkpoint, source: str
-) -> dict[str, tuple[Module, dict[str, Any]]]:
+) -> dict[str, tuple[Module, dict[str, np.ndarray]]]:
     """Returns the module and its A and B by the names in the file."""
     known = checkpoint.architecture.base_prefix
     prefixes = (known,) if isinstance(known, str) else known
-    found: dict[str, tuple[Module, dict[str, Any]]] = {}
+    found: dict[str, tuple[Module, dict[str, np.ndarray]]] = {}
     for name, tensor in tensors.items():
         parts = _NAME.fullmatch(name)
         # A model with and one without a head differ in a prefix.
@@ -128,7 +127,7 @@ def _check_values(name: str, tensor: np.ndarray, source: str) -> None:
     check_range(name, tensor, "float32", source)
 
 
-def _check(name: str, module: Module, factors: dict[str, Any], config: AdapterConfig, source: str) -> None:
+def _check(name: str, module: Module, factors: dict[str, np.ndarray], config: AdapterConfig, source: str) -> None:
     rank, (inputs, outputs) = config.rank(name), module.sizes
     for factor, shape in (("A", (rank, inputs)), ("B", (outputs, rank))):
         if factor not in factors:

@@ -6,7 +6,6 @@ import io
 import pathlib
 import zipfile
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,9 @@ _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", "
 _TEST_NAMES = ("test", "val", "validation")
 
 
-def read_folders(path: Path) -> tuple[Any, Any, tuple[str, ...]]:
+def read_folders(
+    path: Path,
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray] | None, tuple[str, ...]]:
     """Reads the images under `path`; see `load_images` for the layouts.
 
     Args:

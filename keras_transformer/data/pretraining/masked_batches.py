@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from keras_transformer.data.batch_stream import BatchStream
@@ -10,6 +10,7 @@ from keras_transformer.data.pretraining.token_masking import TokenMasking
 from keras_transformer.utils.types import ArrayLike
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
     from keras_transformer.text.tokenizers.tokenizer import Tokenizer
@@ -21,10 +22,14 @@ class RandomTransform(Protocol):
     @property
     def num_arrays(self) -> int: ...
 
-    def __call__(self, token_ids: ArrayLike, padding_mask: ArrayLike, seed: Any) -> tuple: ...
+    def __call__(
+        self, token_ids: ArrayLike, padding_mask: ArrayLike, seed: int | Sequence[int] | np.ndarray
+    ) -> tuple: ...
 
 
-def mask_tokens(batches: BatchStream | tf.data.Dataset, tokenizer: Tokenizer, *, seed: int = 0, **options: Any) -> Any:
+def mask_tokens(
+    batches: BatchStream | tf.data.Dataset, tokenizer: Tokenizer, *, seed: int = 0, **options: Any
+) -> BatchStream | tf.data.Dataset:
     """Turns batches of token ids into batches for `tasks.MaskedLanguageModel`, with new masks in every epoch.
 
     Equal arguments produce equal batches in every epoch. Those of a `BatchStream` are functions of their step, so that a
@@ -75,7 +80,7 @@ def hide_tokens(
     *,
     whole_words: bool = False,
     seed: int = 0,
-) -> Any:
+) -> BatchStream | tf.data.Dataset:
     """Replaces random input tokens of labeled batches by the mask token: word dropout, for any task.
 
     Args:
@@ -116,7 +121,7 @@ def hide_tokens(
     return with_seeds(batches, masking, hide, seed, f"hide_tokens {tokenizer.fingerprint} {rate} {whole_words}")
 
 
-def check_inputs(function: str, inputs: Any) -> None:
+def check_inputs(function: str, inputs: object) -> None:
     """Raises `ValueError` for inputs that are not a dict with token ids and their padding mask."""
     if not isinstance(inputs, dict) or not {"token_ids", "padding_mask"} <= set(inputs):
         raise ValueError(f"{function} takes inputs with token_ids and padding_mask. Received: {inputs}")
@@ -128,7 +133,7 @@ def with_seeds(
     function: Callable[[Any, Callable], Any],
     seed: int,
     name: str,
-) -> Any:
+) -> BatchStream | tf.data.Dataset:
     """Calls `function` with every batch and with `transform` seeded for that batch."""
     if not isinstance(batches, BatchStream):
         return _in_dataset(batches, transform, function, seed)

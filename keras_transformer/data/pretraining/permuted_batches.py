@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def permute_tokens(
     batches: BatchStream | tf.data.Dataset, tokenizer: Tokenizer, *, seed: int = 0, **options: Any
-) -> Any:
+) -> BatchStream | tf.data.Dataset:
     """Turns batches of token ids into batches for `tasks.PermutationLanguageModel`, with new orders in every epoch.
 
     Equal arguments produce equal batches in every epoch. Those of a `BatchStream` are functions of their step, so that a

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -86,7 +87,9 @@ class TokenMasking:
         """The number of arrays that a call returns."""
         return 3 if self.selected_positions else 2
 
-    def __call__(self, token_ids: ArrayLike, padding_mask: ArrayLike, seed: Any) -> tuple[np.ndarray, ...]:
+    def __call__(
+        self, token_ids: ArrayLike, padding_mask: ArrayLike, seed: int | Sequence[int] | np.ndarray
+    ) -> tuple[np.ndarray, ...]:
         token_ids = np.asarray(token_ids, "int32")
         random = np.random.default_rng(seed)
         candidates = np.asarray(padding_mask, bool) & ~self._is_special[token_ids]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -67,7 +68,9 @@ class TokenPermutation:
         self._is_special = np.zeros(tokenizer.vocabulary_size, bool)
         self._is_special[list(tokenizer.special_ids)] = True
 
-    def __call__(self, token_ids: ArrayLike, padding_mask: ArrayLike, seed: Any) -> tuple[np.ndarray, ...]:
+    def __call__(
+        self, token_ids: ArrayLike, padding_mask: ArrayLike, seed: int | Sequence[int] | np.ndarray
+    ) -> tuple[np.ndarray, ...]:
         token_ids = np.asarray(token_ids, "int32")
         random = np.random.default_rng(seed)
         candidates = np.asarray(padding_mask, bool) & ~self._is_special[token_ids]

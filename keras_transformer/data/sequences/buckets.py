@@ -205,7 +205,9 @@ class _Columns:
             np.maximum, [column.lengths for column in self.all.values() if isinstance(column, Ragged)]
         )
 
-    def batch(self, rows: np.ndarray, length: int, empty: int) -> Any:
+    def batch(
+        self, rows: np.ndarray, length: int, empty: int
+    ) -> dict[str, np.ndarray] | tuple[dict[str, np.ndarray], np.ndarray]:
         inputs = {}
         for name, column in self.inputs.items():
             is_tokens = name.endswith("token_ids")

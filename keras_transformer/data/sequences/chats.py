@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from keras_transformer.data.errors import SequenceDataError
 
 if TYPE_CHECKING:
+    from keras_transformer.generation.chat.messages import MessagesLike
+    from keras_transformer.generation.chat.template import ChatTemplate, Tools
     from keras_transformer.text import Tokenizer
 
 _ANSWERS = ("all", "last")
@@ -33,13 +35,13 @@ class Chats(NamedTuple):
 
 
 def encode_chats(
-    conversations: Iterable[Any],
+    conversations: Iterable[MessagesLike],
     tokenizer: Tokenizer,
     *,
     max_length: int | None = None,
     answers: str = "all",
     end_id: int | Sequence[int] | None = None,
-    tools: Sequence[Any] | None = None,
+    tools: Tools | None = None,
 ) -> Chats:
     """Encodes dialogues with the chat template of a tokenizer, for training on the answers of the assistant.
 
@@ -105,7 +107,9 @@ def encode_chats(
 class _Encoder:
     """Encodes dialogues with one template."""
 
-    def __init__(self, template: Any, tokenizer: Any, ends: tuple[int, ...], tools: Sequence[Any] | None) -> None:
+    def __init__(
+        self, template: ChatTemplate, tokenizer: Tokenizer, ends: tuple[int, ...], tools: Tools | None
+    ) -> None:
         self._template, self._tokenizer, self._ends, self._tools = template, tokenizer, ends, tools
 
     def encode(self, number: int, messages: Any, answers: str) -> tuple[list[int], list[bool]]:

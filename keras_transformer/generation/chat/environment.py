@@ -5,17 +5,23 @@ from __future__ import annotations
 import datetime
 import functools
 import json
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from keras_transformer.generation.errors import ChatTemplateError
 from keras_transformer.version import install_command
+
+if TYPE_CHECKING:
+    from jinja2 import nodes
+    from jinja2.parser import Parser
+    from jinja2.runtime import Context
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 # A template may not build larger texts or numbers with one operation.
 _LARGEST = 2**24
 
 
 @functools.cache
-def environment() -> Any:
+def environment() -> ImmutableSandboxedEnvironment:
     """The Jinja environment of chat templates: immutable values, no attributes of Python's own, bounded products.
 
     Raises:
@@ -33,14 +39,14 @@ def environment() -> Any:
 
         tags = {"generation"}
 
-        def parse(self, parser: Any) -> Any:
+        def parse(self, parser: Parser) -> list[nodes.Node]:
             next(parser.stream)
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
     class Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         intercepted_binops = frozenset(["*", "**"])
 
-        def call_binop(self, context: Any, operator: str, left: object, right: object) -> Any:
+        def call_binop(self, context: Context, operator: str, left: object, right: object) -> Any:
             if _size(left) * _size(right) > _LARGEST or (operator == "**" and _size(right) > 64):
                 raise jinja2.exceptions.SecurityError(f"a template may not compute as large a result of '{operator}'")
             return super().call_binop(context, operator, left, right)
@@ -58,7 +64,13 @@ def _size(value: object) -> float:
     return len(value) if isinstance(value, (str, list, tuple)) else abs(value) if isinstance(value, (int, float)) else 1
 
 
-def _to_json(value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, **options: Any) -> str:
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    **options: Any,
+) -> str:
     """JSON as transformers writes it: Jinja's own filter escapes the characters of HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, **options)
 

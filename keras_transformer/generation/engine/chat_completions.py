@@ -88,7 +88,7 @@ class ChatResponse(CompletionResponse):
         super().__init__(model, requests, num_prompts, has_text)
         self._begun: set[int] = set()
 
-    def chunk(self, index: int, piece: Any) -> JsonObject:
+    def chunk(self, index: int, piece: str | int | None) -> JsonObject:
         start = {} if index in self._begun else {"role": "assistant"}
         self._begun.add(index)
         delta = start if piece is None else {**start, "content": piece}
@@ -99,6 +99,6 @@ class ChatResponse(CompletionResponse):
     def usage(self) -> JsonObject:
         return {**super().usage(), "object": f"{self.kind}.chunk"}
 
-    def _choice(self, index: int, result: Any, finish_reason: str | None) -> JsonObject:
+    def _choice(self, index: int, result: object, finish_reason: str | None) -> JsonObject:
         message = {"role": "assistant", "content": result}
         return {"index": index, "message": message, "logprobs": None, "finish_reason": finish_reason}

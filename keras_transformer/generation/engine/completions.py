@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from keras_transformer.generation.engine.response_format import read_response_format
@@ -61,7 +61,7 @@ def _is_temperature(value: Any) -> bool:
     return _is_number(value) and (value == 0 or MIN_TEMPERATURE <= value <= 100)
 
 
-Parameters: TypeAlias = "Mapping[str, tuple[Any, Callable[[Any], bool], str]]"
+Parameters: TypeAlias = "Mapping[str, tuple[object, Callable[[Any], bool], str]]"
 # Default, validator and description of each parameter that every kind of completion has.
 SHARED: Parameters = {
     "model": (None, lambda value: isinstance(value, str), "the name of a model"),
@@ -184,7 +184,9 @@ def completion_of(values: Mapping[str, Any], prompts: list[Any]) -> Completion:
     return Completion(values["model"], prompts, values["n"], options, values["stream"], with_usage)
 
 
-def read_values(given: Mapping[str, object], parameters: Parameters, neutral: Mapping[str, Any]) -> JsonObject:
+def read_values(
+    given: Mapping[str, object], parameters: Parameters, neutral: Mapping[str, Collection[object]]
+) -> JsonObject:
     """Returns the value or the default of every parameter, after validation.
 
     Args:
@@ -240,12 +242,12 @@ class CompletionResponse:
         self._num_prompts = num_prompts
         self._has_text = has_text
 
-    def complete(self, results: list[Any]) -> JsonObject:
+    def complete(self, results: list[str | list[int]]) -> JsonObject:
         """Returns the complete response, from the results of all choices."""
         choices = [self._choice(index, result, self._finish_reason(index)) for index, result in enumerate(results)]
         return {**self._header, "choices": choices, "usage": self._usage()}
 
-    def chunk(self, index: int, piece: Any) -> JsonObject:
+    def chunk(self, index: int, piece: str | int | None) -> JsonObject:
         """Returns a chunk of a stream with a piece of one choice, str or int; None for its end."""
         if piece is None:
             choice = self._choice(index, "" if self._has_text else [], self._finish_reason(index))
@@ -257,7 +259,7 @@ class CompletionResponse:
         """Returns the last chunk of a stream, with the token usage."""
         return {**self._header, "choices": [], "usage": self._usage()}
 
-    def _choice(self, index: int, result: Any, finish_reason: str | None) -> JsonObject:
+    def _choice(self, index: int, result: object, finish_reason: str | None) -> JsonObject:
         content = {"text": result} if self._has_text else {"text": "", "token_ids": result}
         return {"index": index, **content, "logprobs": None, "finish_reason": finish_reason}
 

@@ -245,7 +245,7 @@ def _error(error: Exception) -> tuple[int, dict]:
     return status, {"error": {"message": str(error), "type": kind, "param": parameter, "code": code}}
 
 
-def _error_response(request: Request | None, error: Any) -> JSONResponse:
+def _error_response(request: Request | None, error: Exception) -> JSONResponse:
     status, content = _error(error)
     return JSONResponse(content, status, headers={"Retry-After": "1"} if status == 429 else None)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from keras_transformer.generation.errors import GrammarError
 from keras_transformer.generation.grammar.grammar import Grammar, library
@@ -58,7 +57,7 @@ class JsonSchema(Grammar):
         self._set_source(library().LLMatcher.grammar_from_json_schema(_text(self.schema), overrides=options))
 
 
-def _text(schema: Any) -> str:
+def _text(schema: object) -> str:
     """A JSON schema as JSON."""
     try:
         if isinstance(schema, str):

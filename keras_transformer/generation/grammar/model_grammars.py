@@ -12,6 +12,7 @@ from keras_transformer.generation.grammar.token_bytes import TokenBytes
 
 if TYPE_CHECKING:
     from keras_transformer.generation.generation_spec import GenerationSpec
+    from keras_transformer.generation.protocols import TextTokenizer
     from keras_transformer.generation.stop import StopLike
 
 
@@ -32,7 +33,7 @@ class ModelGrammars:
     False
     """
 
-    def __init__(self, tokenizer: Any, spec: GenerationSpec) -> None:
+    def __init__(self, tokenizer: TextTokenizer | None, spec: GenerationSpec) -> None:
         self._tokenizer = tokenizer
         self._spec = spec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -210,6 +210,6 @@ def _rms_norm(x: np.ndarray) -> np.ndarray:
     return x / np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + EPSILON)
 
 
-def _gelu(x: np.ndarray) -> Any:
+def _gelu(x: np.ndarray) -> np.ndarray:
     """The approximation with tanh."""
     return 0.5 * x * (1 + np.tanh(np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x**3)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class _Text:
 
     def __init__(self, options: PromptLookup) -> None:
         self._sizes = range(options.longest, options.shortest - 1, -1)
-        self._places: dict[Any, int] = {}
+        self._places: dict[tuple[int, ...], int] = {}
         self._read = 0
 
     def after(self, sequence: Sequence[int], count: int) -> Sequence[int]:

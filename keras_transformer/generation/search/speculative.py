@@ -227,7 +227,7 @@ class SpeculativeSearch(Search):
             return np.zeros(len(self.tokens), int)
         proposals = self._proposals[:, :, None]
         target = np.take_along_axis(probabilities[:, :-1], proposals, axis=2)[:, :, 0]
-        draft: Any = 1.0
+        draft: np.ndarray | float = 1.0
         if self._draft_probabilities is not None:
             draft = np.take_along_axis(self._draft_probabilities, proposals, axis=2)[:, :, 0]
         return self._leading(uniforms[:, : self._proposals.shape[1]] * draft < target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,7 +143,7 @@ class BatchTrees(ScoredSearch):
             if model_input is not None and any(not tree.root.is_finished for tree in self._trees):
                 yield model_input
 
-    def _simulate(self, count: int) -> Any:
+    def _simulate(self, count: int) -> Generator[ModelInput, ModelOutput, None]:
         """Runs `count` simulations of each prompt in one batch."""
         selected = [[] if tree.root.is_finished else [tree.select() for _ in range(count)] for tree in self._trees]
         # Several paths may end in one leaf. A leaf with a value is a complete sequence that has been scored before.
@@ -171,7 +171,9 @@ class BatchTrees(ScoredSearch):
             for path, leaf in paths:
                 tree.backpropagate(path, leaf.value or 0.0)
 
-    def _read(self, prompts: Sequence[int], sequences: Sequence[list[int]], rows: ArrayLike | None = None) -> Any:
+    def _read(
+        self, prompts: Sequence[int], sequences: Sequence[list[int]], rows: ArrayLike | None = None
+    ) -> Generator[ModelInput, ModelOutput, tuple[np.ndarray, np.ndarray]]:
         """Reads sequences of the given prompts; returns the logits after each and its batch row."""
         by_prompt = [[number for number, each in enumerate(prompts) if each == one] for one in range(len(self._trees))]
         whole = [self._sequence(prompt, tokens) for prompt, tokens in zip(prompts, sequences, strict=True)]
@@ -187,7 +189,9 @@ class BatchTrees(ScoredSearch):
         output = yield model_input
         return np.asarray(output.logits)[rows, indices[rows]], rows
 
-    def _roll_out(self, prompts: Any, sequences: Any, logits: Tensor, rows: ArrayLike) -> Any:
+    def _roll_out(
+        self, prompts: list[int], sequences: list[list[int]], logits: Tensor, rows: ArrayLike
+    ) -> Generator[ModelInput, ModelOutput, list[tuple[list[int], float]]]:
         """Samples tokens after each sequence; returns pairs of the longer sequence and the log-probability added."""
         sequences, added = [list(each) for each in sequences], np.zeros(len(sequences))
         active, logits = np.arange(len(sequences)), np.array(logits)
@@ -235,7 +239,7 @@ class BatchTrees(ScoredSearch):
             )
         return scores
 
-    def _scorer_input(self, prompt: int, tokens: list[int]) -> Any:
+    def _scorer_input(self, prompt: int, tokens: list[int]) -> list[int] | str:
         """Returns a sequence as the scorer takes it: text, or tokens if there is no text."""
         tokens = tokens[:-1] if tokens[-1] in self.request.end_ids else tokens
         whole = self._sequence(prompt, tokens) if self.request.source is None else tokens

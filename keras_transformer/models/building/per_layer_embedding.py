@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -80,7 +80,7 @@ class PerLayerEmbedding(keras.layers.Layer):
     def compute_output_shape(self, token_ids_shape: Shape, inputs_shape: Shape) -> tuple[Shape, ...]:
         return ((*inputs_shape[:2], self.width),) * self.num_layers
 
-    def compute_output_spec(self, token_ids: Tensor, inputs: Tensor) -> tuple[Any, ...]:
+    def compute_output_spec(self, token_ids: Tensor, inputs: Tensor) -> tuple[keras.KerasTensor, ...]:
         shapes = self.compute_output_shape(token_ids.shape, inputs.shape)
         return tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)
 

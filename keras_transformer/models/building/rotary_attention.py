@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -30,7 +30,10 @@ class GroupedSize(NamedTuple):
 
 
 def get_grouped_size(
-    size: str | Size, sizes: dict[str, Any], num_key_value_heads: int | None = None, key_dim: int | None = None
+    size: str | Size,
+    sizes: Mapping[str, GroupedSize],
+    num_key_value_heads: int | None = None,
+    key_dim: int | None = None,
 ) -> GroupedSize:
     """A `GroupedSize` from a name in `sizes`, or from a `Size` without groups.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from keras_transformer.utils.serialization import choice
 
@@ -28,7 +29,7 @@ class Size(NamedTuple):
     intermediate_dim: int
 
 
-def get_size(size: str | Size, sizes: dict[str, Any]) -> Size:
+def get_size(size: str | Size, sizes: Mapping[str, Size]) -> Size:
     """A `Size` from a name in `sizes`, a `Size`, or four integers.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -161,7 +161,7 @@ class Chunkwise:
             following[_NUM_FRAMES] = ops.minimum(cache[_NUM_FRAMES] + self.chunk_length, self._memory)
         values = {id(self._inputs[_SAMPLES]): window, id(self._inputs[_MASK]): mask}
 
-        def call(node: Node, layer: keras.layers.Layer, args: Any, kwargs: dict[str, object]) -> Outputs:
+        def call(node: Node, layer: keras.layers.Layer, args: tuple[object, ...], kwargs: dict[str, object]) -> Outputs:
             if not _reads_chunks(node):
                 return layer(*args, **kwargs)
             own = {name: cache[f"{layer.name}_{name}"] for name in layer.init_cache(1)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.planning.graph.access import Access
 from keras_transformer.planning.graph.events import Events
@@ -54,7 +54,7 @@ def waiting_bytes(body: tf.Graph, size_of: Callable[[tf.Tensor], float]) -> floa
     400.0
     """
     ordered = {tensor.op for tensor, output in zip(body.inputs, body.outputs, strict=True) if _changes(tensor, output)}
-    waiting: dict[tf.Operation, Any] = {}
+    waiting: dict[tf.Operation, tf.Tensor] = {}
     for node in ancestors([tensor.op for tensor in body.outputs]):
         inputs = [buffer_of(tensor) for tensor in node.inputs]
         if node in ordered or not any(tensor.op in ordered for tensor in inputs):

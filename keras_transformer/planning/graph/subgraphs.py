@@ -31,7 +31,7 @@ class Subgraphs:
     """
 
     def __init__(self, graph: tf.Graph) -> None:
-        self._bodies: dict[tf.Operation, Any] = {}
+        self._bodies: dict[tf.Operation, tf.Graph] = {}
         self._aliases: set[Hashable] = set()
         self._runs: Counter[Hashable] = Counter()
         self._trips: Counter[Hashable] = Counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -56,7 +56,7 @@ class DecomposedGridBias(AttentionPosition):
         self.grid_size = grid_sides(grid_size)
         self.initializer = keras.initializers.get(initializer or keras.initializers.TruncatedNormal(stddev=0.02))
 
-    def build(self, query_shape: Shape, *shapes: Any) -> None:
+    def build(self, query_shape: Shape, *shapes: Shape) -> None:
         self.row_embeddings, self.column_embeddings = (
             self.add_weight(
                 name=f"{name}_embeddings",

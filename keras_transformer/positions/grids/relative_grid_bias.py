@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -55,7 +55,7 @@ class RelativeGridBias(AttentionPosition):
         self.grid_size = grid_sides(grid_size)
         self.initializer = keras.initializers.get(initializer or keras.initializers.TruncatedNormal(stddev=0.02))
 
-    def build(self, query_shape: Shape, *shapes: Any) -> None:
+    def build(self, query_shape: Shape, *shapes: Shape) -> None:
         height, width = self.grid_size
         self.embeddings = self.add_weight(
             name="embeddings",

@@ -51,7 +51,7 @@ class GatedRelativeBias(AttentionPosition):
         given = RelativeBias(320, 800, name="relative_bias") if relative_bias is None else relative_bias
         self.relative_bias = resolve(given, {}, RelativeBias, argument="relative_bias")
 
-    def build(self, query_shape: Shape, *shapes: Any) -> None:
+    def build(self, query_shape: Shape, *shapes: Shape) -> None:
         build_once(self.relative_bias, query_shape, *shapes)
         heads, width = query_shape[2:]
         self.gate_kernel = self.add_weight(

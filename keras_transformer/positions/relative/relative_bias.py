@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -66,7 +66,7 @@ class RelativeBias(AttentionPosition):
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
         self._buckets = relative_buckets(num_buckets, max_distance, bidirectional)
 
-    def build(self, query_shape: Shape, *shapes: Any) -> None:
+    def build(self, query_shape: Shape, *shapes: Shape) -> None:
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.num_buckets, query_shape[2]),

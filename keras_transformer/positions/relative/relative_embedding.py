@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -83,7 +83,7 @@ class RelativeEmbedding(keras.layers.Layer):
         if self._norm is not None:
             build_once(self._norm, (1, *shape))
 
-    def vectors(self, length: int | Tensor | None = None) -> tuple[Tensor, Any]:
+    def vectors(self, length: int | Tensor | None = None) -> tuple[Tensor, int | Tensor]:
         """Returns the vectors that a sequence reaches, and the row of the first one.
 
         Args:

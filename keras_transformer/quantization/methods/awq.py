@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -18,6 +18,10 @@ from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.rounding import best_scales, codes_of, in_blocks, values_of
 from keras_transformer.quantization.scheme import WeightScheme
 from keras_transformer.quantization.transforms.folding import Fold, find_folds, geometric
+
+if TYPE_CHECKING:
+    from keras_transformer.quantization.kernels import Kernel
+    from keras_transformer.quantization.observation.calibration import Batch
 
 
 class AWQ(Method):
@@ -51,7 +55,7 @@ class AWQ(Method):
         self.rounding, self.grid = rounding or Clipping(), grid
 
     def prepare(
-        self, model: keras.Model, pairs: Sequence[tuple[Any, WeightScheme]], batches: Any, verbose: bool
+        self, model: keras.Model, pairs: Sequence[tuple[Kernel, WeightScheme]], batches: Sequence[Batch], verbose: bool
     ) -> None:
         schemes = {kernel.path: scheme for kernel, scheme in pairs}
         folds = [fold for fold in find_folds(model, batches[0]) if any(each.path in schemes for each in fold.readers)]
@@ -69,7 +73,9 @@ class AWQ(Method):
                 fold.apply(factors[fold.readers[0].path])
         self.rounding.prepare(model, pairs, batches, verbose)
 
-    def factors(self, fold: Fold, weights: Any, statistics: Statistics) -> np.ndarray:
+    def factors(
+        self, fold: Fold, weights: Sequence[tuple[np.ndarray, WeightScheme]], statistics: Statistics
+    ) -> np.ndarray:
         """The factors of the channels of a fold with the least error, of its weights `(rows, scheme)`."""
         magnitudes = np.maximum(fold.of_channels(statistics.mean_magnitude), 1e-8)
         best, least = np.ones(fold.width), np.inf

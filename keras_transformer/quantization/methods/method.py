@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -11,6 +11,10 @@ import numpy as np
 from keras_transformer.quantization.blocks import Blocks
 from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.scheme import WeightScheme
+
+if TYPE_CHECKING:
+    from keras_transformer.quantization.kernels import Kernel
+    from keras_transformer.quantization.observation.calibration import Batch
 
 
 class Method:
@@ -33,7 +37,7 @@ class Method:
     needs_data = True
 
     def prepare(
-        self, model: keras.Model, pairs: Sequence[tuple[Any, WeightScheme]], batches: Any, verbose: bool
+        self, model: keras.Model, pairs: Sequence[tuple[Kernel, WeightScheme]], batches: Sequence[Batch], verbose: bool
     ) -> None:
         """Rewrites the float weights of a model into others with equal outputs, before they are rounded.
 

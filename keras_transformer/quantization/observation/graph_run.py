@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -85,7 +84,7 @@ class GraphRun:
         self._values = {key: [batch[name] for batch in batches] for name, key in inputs.items()}
         masks = [input_masks(batch) for batch in batches]
         # The mask that Keras attached to a tensor, and the mask that says what is padding.
-        self._attached: dict[Any, list[Any]] = {key: [None] * self._number for key in inputs.values()}
+        self._attached: dict[Key, list[Tensor | None]] = {key: [None] * self._number for key in inputs.values()}
         self._padding = {key: [each[name] for each in masks] for name, key in inputs.items()}
 
     def inputs_of(self, step: Step, kernels: Iterable[Kernel], number: int) -> list[tuple[Group, np.ndarray]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -15,6 +15,9 @@ from keras_transformer.quantization.observation.calibration import as_batches
 from keras_transformer.quantization.observation.recording import outputs_of, recorded
 from keras_transformer.quantization.transforms.hadamard import orthogonal
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.quantization.kernels import Kernel
 
 _NORMS = (keras.layers.RMSNormalization, ZeroCenteredRMSNormalization)
 # Of the largest output: what the rounding of float32 may change in a deep model.
@@ -99,7 +102,7 @@ def _around(model, run):
     with recorded([*norms, *(kernel.layer for kernel in kernels.values())], lambda *call: calls.append(call)):
         run()
     outputs = {id(output): layer for layer, _, output in calls if isinstance(layer, _NORMS)}
-    behind: dict[int, dict[int, Any]] = {}
+    behind: dict[int, dict[int, Kernel]] = {}
     for layer, x, _ in calls:
         if id(layer) in kernels and id(x) in outputs:
             behind.setdefault(id(outputs[id(x)]), {})[id(layer)] = kernels[id(layer)]

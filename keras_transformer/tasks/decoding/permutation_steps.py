@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -15,6 +15,7 @@ from keras_transformer.generation.generator import Generator
 from keras_transformer.utils.types import ArrayLike, Cache
 
 if TYPE_CHECKING:
+    from keras_transformer.generation.protocols import Source
     from keras_transformer.text import Tokenizer
 
 # Texts are padded to multiples of this, to limit the number of compiled shapes.
@@ -74,7 +75,7 @@ class PermutationSteps:
         self._has_segments = "segment_ids" in names
         self.spec = GenerationSpec(model.output.shape[-1], end_id=end_id)
 
-    def init_cache(self, batch_size: int, length: int, source: Any = None) -> Cache:
+    def init_cache(self, batch_size: int, length: int, source: Source | None = None) -> Cache:
         """Returns an empty text of at least `length` tokens."""
         slots = -(-(length + 1) // _BLOCK) * _BLOCK  # With one for the target behind the last token.
         return {"token_ids": np.zeros((batch_size, slots), "int32")}

@@ -17,6 +17,7 @@ from keras_transformer.tasks.decoding.generate_graph import generate_graph
 from keras_transformer.utils.types import ArrayLike, Cache, Tensor
 
 if TYPE_CHECKING:
+    from keras_transformer.backend.compilation.compiling import DynamicAxes
     from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.protocols import Source, TokenSampler
     from keras_transformer.tasks.text.language_model import LanguageModel
@@ -50,20 +51,18 @@ class KerasSteps:
         self._decode_step = self._compiled(model.decode_step, self._dynamic_axes_of_step)
         self._graphs: dict[tuple[TokenSampler, int], Callable[..., Any]] = {}
 
-    def _compiled(
-        self, function: Callable[..., object], dynamic_axes: Callable[..., Any] | None = None
-    ) -> Callable[..., Any]:
+    def _compiled(self, function: Callable[..., object], dynamic_axes: DynamicAxes | None = None) -> Callable[..., Any]:
         return compiled(function, self.model, self.jit_compile, self._structure, dynamic_axes)
 
-    def _dynamic_axes(self, token_ids: Tensor, *others: object) -> tuple[Any, ...]:
+    def _dynamic_axes(self, token_ids: Tensor, *others: object) -> tuple[object, ...]:
         """Returns the axes of the arguments of a step whose sizes vary: of rows, of new tokens, and of slots."""
         return ((0, 1), *map(self._varying, others))
 
-    def _dynamic_axes_of_step(self, token_ids: Tensor, *others: object) -> tuple[Any, ...]:
+    def _dynamic_axes_of_step(self, token_ids: Tensor, *others: object) -> tuple[object, ...]:
         """Like `_dynamic_axes`, but a single new token has a faster trace of its own."""
         return ((0, 1) if token_ids.shape[1] > 1 else (0,), *map(self._varying, others))
 
-    def _varying(self, argument: Any) -> Any:
+    def _varying(self, argument: object) -> dict[str, tuple[int, ...]] | tuple[int]:
         if isinstance(argument, dict):
             return {name: (0, *self._slot_axes.get(name, ())) for name in argument}
         return (0,)

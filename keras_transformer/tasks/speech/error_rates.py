@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
 
-def edit_distance(first: Sequence[Any], second: Sequence[Any]) -> int:
+def edit_distance(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
     """Returns the smallest number of insertions, deletions and substitutions that turn one sequence into the other.
 
     Args:
@@ -25,7 +24,7 @@ def edit_distance(first: Sequence[Any], second: Sequence[Any]) -> int:
     Reference: Levenshtein, Binary codes capable of correcting deletions, insertions, and reversals, 1966; Wagner and
     Fischer, The String-to-String Correction Problem, 1974.
     """
-    ids: dict[Any, int] = {}
+    ids: dict[Hashable, int] = {}
     columns = np.array([ids.setdefault(item, len(ids)) for item in second], int)
     places = np.arange(len(columns) + 1)
     costs = places.copy()
@@ -83,7 +82,7 @@ def character_error_rate(texts: Iterable[str], references: Iterable[str]) -> flo
     return _rate(list(texts), list(references))
 
 
-def _rate(texts: Sequence[Sequence[Any]], references: Sequence[Sequence[object]]) -> float:
+def _rate(texts: Sequence[Sequence[Hashable]], references: Sequence[Sequence[Hashable]]) -> float:
     if len(texts) != len(references):
         raise ValueError(f"Expected one reference per text, {len(texts)}. Received: {len(references)}")
     total = sum(map(len, references))

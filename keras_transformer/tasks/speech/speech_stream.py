@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -13,7 +13,10 @@ from keras_transformer.models import Chunkwise
 from keras_transformer.tasks.speech.transcribe import blank_of
 from keras_transformer.utils.types import ArrayLike
 
-Step = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
+
+Step = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 
 class SpeechStream:
@@ -52,7 +55,7 @@ class SpeechStream:
                 "SampleNormalization(normalize=False)."
             )
         self._steps = Chunkwise(model)
-        self._tokenizer: Any = getattr(model, "tokenizer")  # noqa: B009
+        self._tokenizer: Tokenizer = getattr(model, "tokenizer")  # noqa: B009
         self._ctc = CTCStream(num_streams, blank_id)
         self._run: Step = step or self._steps.to_model().predict_on_batch
         self._output = self._steps.output_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -14,9 +14,9 @@ from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.tasks.heads import check_backbone, check_count
 from keras_transformer.tasks.text.text_model import TextModel
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config, Tensors
+from keras_transformer.utils.types import Config, Tensor, Tensors
 
-_Function = Callable[[dict[str, Any]], Any]
+_Function = Callable[[Mapping[str, Tensor]], Any]
 # Numbers of tokens and frames are rounded up to a multiple, so that JAX compiles few lengths.
 _LENGTH = 32
 _INPUTS = {"token_ids", "padding_mask", "speaking_rate", "frame_noise"}
@@ -169,7 +169,7 @@ class SpeechSynthesizer(TextModel):
             raise ValueError(f"Token ids must be in [0, {size}), the vocabulary of the model. Received: {min(found)}")
         return rows
 
-    def _speakers(self, speaker: Any, count: int) -> np.ndarray:
+    def _speakers(self, speaker: int | Sequence[int] | np.ndarray, count: int) -> np.ndarray:
         given = np.asarray(speaker)
         valid = given.dtype.kind in "iu" and given.shape in ((), (count,))
         if not valid or np.any(given < 0) or np.any(given >= self.num_speakers):
@@ -201,7 +201,7 @@ class SpeechSynthesizer(TextModel):
         return cls(**{**config, "backbone": resolve(config["backbone"], {}, keras.Model)})
 
 
-def _check_rate(rate: Any) -> None:
+def _check_rate(rate: object) -> None:
     if not isinstance(rate, (int, float)) or not 0 < rate < float("inf"):
         raise ValueError(f"speaking_rate must be a positive number. Received: {rate!r}")
 
@@ -223,7 +223,7 @@ def _steps(model: keras.Model) -> tuple[_Function, _Function]:
     return _function(first, list(known.values())), _function(known | noise, model.output["samples"])
 
 
-def _function(inputs: dict[str, Any], outputs: Tensors) -> _Function:
+def _function(inputs: dict[str, keras.KerasTensor], outputs: Tensors) -> _Function:
     """Returns the compiled function of a dict of arrays from inner tensors of a model to others."""
     part = keras.Model(list(inputs.values()), outputs)
     # Numbers of rows, tokens and frames make no new trace.
@@ -241,7 +241,7 @@ def _rounded(length: int) -> int:
     return -(-length // _LENGTH) * _LENGTH
 
 
-def _noise(seed: Any, rows: int, length: int, width: int, factor: float) -> np.ndarray:
+def _noise(seed: tuple[int, int], rows: int, length: int, width: int, factor: float) -> np.ndarray:
     """Returns the same noise for all rows, `(B, length, width)`: that of a shorter length is its beginning."""
     noise = factor * np.random.default_rng(seed).standard_normal((length, width))
     return np.broadcast_to(noise.astype("float32"), (rows, length, width))

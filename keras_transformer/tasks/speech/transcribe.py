@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
@@ -80,7 +80,7 @@ def blank_of(model: keras.Model) -> int:
     return heads[-1].blank_id
 
 
-def _check_rates(recordings: list[Any], processor: Any) -> None:
+def _check_rates(recordings: Sequence[object], processor: Any) -> None:
     rates = {each.sample_rate for each in recordings if isinstance(each, Recording)}
     if processor is not None and rates - {processor.sample_rate}:
         raise AudioError(

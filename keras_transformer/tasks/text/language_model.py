@@ -28,6 +28,7 @@ from keras_transformer.utils.serialization import resolve, serializable, seriali
 from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Path, Shape, Tensor, Tensors
 
 if TYPE_CHECKING:
+    from keras_transformer.generation.chat.conversation import Conversation
     from keras_transformer.generation.chat.messages import MessagesLike
     from keras_transformer.generation.prompts import PromptsLike
     from keras_transformer.tasks.decoding.paged_steps import PagedSteps
@@ -208,7 +209,7 @@ class LanguageModel(TaskModel):
         prompt = Prompts.of_tokens(inputs["token_ids"][0])
         return dataclasses.replace(prompt, source=list(inputs["patches"]), grids=list(inputs["patch_grid"]))
 
-    def conversation(self, messages: Sequence[Mapping[str, object]] = (), **options: Any) -> Any:
+    def conversation(self, messages: Sequence[Mapping[str, object]] = (), **options: Any) -> Conversation:
         """Begins a conversation that keeps its cache from turn to turn; see `Generator.conversation`."""
         return self.generator().conversation(messages, **options)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.text.hugging_face.formats import library_calls
 from keras_transformer.text.hugging_face.json import added_tokens
 from keras_transformer.utils.types import JsonObject
+
+if TYPE_CHECKING:
+    import tokenizers
 
 # Timestamp tokens of Whisper, which decoding removes.
 _TIMESTAMP = re.compile(r"<\|\d+\.\d+\|>")
@@ -37,7 +40,7 @@ class Decoder:
         clean_up_spaces: as the argument.
     """
 
-    def __init__(self, content: JsonObject, tokenizer: Any, clean_up_spaces: bool) -> None:
+    def __init__(self, content: JsonObject, tokenizer: tokenizers.Tokenizer, clean_up_spaces: bool) -> None:
         self.clean_up_spaces = clean_up_spaces
         self._tokenizer = tokenizer
         decoder, suffix = content.get("decoder") or {}, content["model"].get("end_of_word_suffix")

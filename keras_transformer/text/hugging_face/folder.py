@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import tokenizers
 
     from keras_transformer.text.hugging_face.families import Family
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 ROLES = {
     "bos_token": "start",
@@ -48,7 +49,7 @@ _BERT = {
 }
 
 
-def from_huggingface(folder: Path) -> Any:
+def from_huggingface(folder: Path) -> Tokenizer:
     """Loads the tokenizer of a Hugging Face checkpoint.
 
     Reads `tokenizer.json`, or else the older `vocab.txt` (BERT family), `vocab.json` with `merges.txt` (GPT-2, RoBERTa,
@@ -203,13 +204,13 @@ def _adjusted(content: JsonObject, config: Config, family: Family | None) -> Jso
     return content
 
 
-def _name(token: Any) -> str | None:
+def _name(token: object) -> str | None:
     """Returns the text of a token, which is a str or a dict with its properties."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) and token else None
 
 
-def _missing(content: JsonObject, config: JsonObject, tokenizer: Any) -> list[Any]:
+def _missing(content: JsonObject, config: JsonObject, tokenizer: Any) -> list[str | JsonObject]:
     """Returns the tokens to add, with their properties, in the order in which transformers adds them.
 
     Raises:
@@ -217,7 +218,7 @@ def _missing(content: JsonObject, config: JsonObject, tokenizer: Any) -> list[An
     """
     listed = config.get("added_tokens_decoder") or {}
     listed = listed if isinstance(listed, dict) else {}
-    wanted: dict[int, Any] = {}
+    wanted: dict[int, str | JsonObject] = {}
     for index, token in listed.items():
         if not str(index).isdigit() or _name(token) is None:
             raise InvalidTokenizerError(f"added_tokens_decoder has an invalid entry {index!r}: {str(token)[:80]}")
@@ -253,7 +254,7 @@ def _missing(content: JsonObject, config: JsonObject, tokenizer: Any) -> list[An
     return missing
 
 
-def _add(tokenizer: tokenizers.Tokenizer, tokens: Iterable[Any]) -> None:
+def _add(tokenizer: tokenizers.Tokenizer, tokens: Iterable[str | JsonObject]) -> None:
     added = library().AddedToken
     for token in tokens:
         token = token if isinstance(token, dict) else {"content": token}

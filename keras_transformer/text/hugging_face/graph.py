@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.text.errors import SpecialTokenError
 from keras_transformer.text.hugging_face.json import added_tokens
@@ -10,8 +10,11 @@ from keras_transformer.text.tokenizers.tokenizer_files import MAX_CHARACTERS_PER
 from keras_transformer.text.tokenizers.wordpiece import WordPiece
 from keras_transformer.utils.types import JsonObject
 
+if TYPE_CHECKING:
+    from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
 
-def as_wordpiece(content: JsonObject, tokenizer: Any) -> WordPiece | None:
+
+def as_wordpiece(content: JsonObject, tokenizer: HuggingFaceTokenizer) -> WordPiece | None:
     """Returns a `WordPiece` with the same ids, or None if the tokenizer is not a BERT tokenizer.
 
     Args:

@@ -92,7 +92,7 @@ def added_tokens(content: JsonObject) -> list[JsonObject]:
     return added
 
 
-def _check_model_vocabulary(vocabulary: Any) -> None:
+def _check_model_vocabulary(vocabulary: object) -> None:
     if isinstance(vocabulary, list):  # Pairs of token and score.
         return
     if not isinstance(vocabulary, dict):
@@ -159,7 +159,7 @@ def check_ids(content: JsonObject, tokenizer: tokenizers.Tokenizer) -> None:
             )
 
 
-def _template_ids(processor: Any) -> Iterator[tuple[Any, Any]]:
+def _template_ids(processor: object) -> Iterator[tuple[Any, Any]]:
     """Yields token and id of all tokens that a post-processor adds."""
     if not isinstance(processor, dict):
         return

@@ -167,7 +167,7 @@ def _check_processors(value: object) -> None:
                 raise InvalidTokenizerError(f"The post_processor has {len(token['ids'])} ids for one special token.")
 
 
-def _check_template(template: Any, name: str) -> None:
+def _check_template(template: object, name: str) -> None:
     """Refuses templates that contain a text more than once."""
     if not isinstance(template, list):
         return
@@ -176,7 +176,7 @@ def _check_template(template: Any, name: str) -> None:
         raise InvalidTokenizerError(f"The template {name!r} has {len(template)} parts, or contains a text twice.")
 
 
-def _is_text(piece: Any) -> bool:
+def _is_text(piece: object) -> bool:
     return isinstance(piece, dict) and isinstance(piece.get("Sequence"), dict)
 
 

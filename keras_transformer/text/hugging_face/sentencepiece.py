@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import string
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
@@ -20,10 +21,11 @@ from keras_transformer.utils.types import Config
 
 if TYPE_CHECKING:
     import tokenizers
+    from tokenizers.normalizers import Normalizer
 
 
 def _unigram(
-    pieces: list[tuple[str, float]], model: bytes, unknown: int, normalizers: list[object], prefix: bool = True
+    pieces: list[tuple[str, float]], model: bytes, unknown: int, normalizers: Sequence[Normalizer], prefix: bool = True
 ) -> tokenizers.Tokenizer:
     """Builds a unigram tokenizer with `Metaspace` pre-tokenization.
 
@@ -81,7 +83,7 @@ def _siglip(model: bytes, config: Config) -> tokenizers.Tokenizer:
     return _unigram(_scores(model), model, unknown, [*lowercase, *chain])
 
 
-def _normalizers(strips_accents: bool, lowercase: bool) -> list[Any]:
+def _normalizers(strips_accents: bool, lowercase: bool) -> list[Normalizer]:
     """Normalizers of ALBERT and XLNet."""
     normalizers = library().normalizers
     chain = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]

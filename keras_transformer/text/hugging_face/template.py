@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.text.errors import InvalidTokenizerError
 
 if TYPE_CHECKING:
     import tokenizers
+    from tokenizers.processors import PostProcessor
 
 # Every vocabulary has a token for at least one of these texts.
 _PROBES = ("a", "0", "the", "\u4e00", ".")
@@ -29,7 +30,7 @@ class Template(NamedTuple):
     text_segment: int
 
 
-def read_template(tokenizer: tokenizers.Tokenizer, processor: Any) -> Template:
+def read_template(tokenizer: tokenizers.Tokenizer, processor: PostProcessor) -> Template:
     """Returns the `Template` of a single text.
 
     Args:

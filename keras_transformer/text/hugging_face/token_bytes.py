@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.text.errors import TextError
 from keras_transformer.text.hugging_face.json import added_tokens
@@ -57,7 +57,7 @@ def _decoding(content: JsonObject) -> Callable[[str], bytes]:
     raise TextError(f"The bytes of tokens are not known for a decoder of {', '.join(map(str, kinds)) or 'no kind'}.")
 
 
-def _parts(decoder: Any) -> Iterator[JsonObject]:
+def _parts(decoder: object) -> Iterator[JsonObject]:
     if not isinstance(decoder, dict):
         return
     if decoder.get("type") != "Sequence":

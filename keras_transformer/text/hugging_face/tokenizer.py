@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,11 @@ from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
 from keras_transformer.utils.types import Path, SpecialTokens
+
+if TYPE_CHECKING:
+    import tokenizers
+
+    from keras_transformer.text.tokenizers.graphs import EncodingGraph
 
 FILE, CHAT_FILE = "tokenizer.json", "chat_template.jinja"
 SIDES = ("left", "right")
@@ -109,7 +114,7 @@ class HuggingFaceTokenizer(Tokenizer):
         # The name of a special token in a text is ordinary text; see `encode`.
         self._tokenizer.encode_special_tokens = True
         # Created on first use.
-        self._variants: dict[str, Any] = {}
+        self._variants: dict[str, tokenizers.Tokenizer] = {}
         self._lock = threading.Lock()
         self._size = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         self._decoder = Decoder(content, self._tokenizer, self.clean_up_spaces)
@@ -174,7 +179,7 @@ class HuggingFaceTokenizer(Tokenizer):
                     spans[index] = found_spans[0]
         return rows, spans
 
-    def _encoding(self, text: str) -> Any:
+    def _encoding(self, text: str) -> tokenizers.Encoding:
         """Returns the `tokenizers.Encoding` of a text, with names of special tokens as ordinary text."""
         as_list(text)
         check_unicode(text)
@@ -188,7 +193,7 @@ class HuggingFaceTokenizer(Tokenizer):
         with library_calls():
             return self._variant("with_special").encode(text, add_special_tokens=False).ids
 
-    def _variant(self, name: str) -> Any:
+    def _variant(self, name: str) -> tokenizers.Tokenizer:
         """Returns a variant of the tokenizer, because changing `encode_special_tokens` would affect all threads.
 
         "with_special" encodes names of special tokens as these tokens; "without_special" has no special tokens.
@@ -237,7 +242,7 @@ class HuggingFaceTokenizer(Tokenizer):
             segments.append(encoding.type_ids)
         return (rows[0], segments[0]) if single else (rows, segments)
 
-    def _pair_encoding(self, first: str, second: str, max_length: int | None) -> Any:
+    def _pair_encoding(self, first: str, second: str, max_length: int | None) -> tokenizers.Encoding:
         one, two = self._encoding(first), self._encoding(second)
         with library_calls():
             total = text_length(max_length, self._processor.num_special_tokens_to_add(True))
@@ -275,10 +280,10 @@ class HuggingFaceTokenizer(Tokenizer):
     def token_bytes(self) -> list[bytes]:
         return token_bytes(parsed(self._json), self._tokenizer, self._size)
 
-    def stream(self, skip_special_tokens: bool = True) -> Any:
+    def stream(self, skip_special_tokens: bool = True) -> HuggingFaceStream:
         return HuggingFaceStream(self, skip_special_tokens)
 
-    def _graph(self) -> Any:
+    def _graph(self) -> EncodingGraph:
         from keras_transformer.text.hugging_face.graph import as_wordpiece
 
         wordpiece = as_wordpiece(parsed(self._json), self)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     import tokenizers
+    from tokenizers.normalizers import Normalizer
+    from tokenizers.pre_tokenizers import PreTokenizer
 
     from keras_transformer.text.hugging_face.families import Family
 
@@ -201,18 +203,18 @@ def _read_merges(path: Path) -> list[tuple[str, str]]:
     return merges
 
 
-def _gpt2_words(tokenizers: ModuleType, prefix: bool) -> tuple[Any, Any]:
+def _gpt2_words(tokenizers: ModuleType, prefix: bool) -> tuple[Normalizer | None, PreTokenizer]:
     return None, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=prefix)
 
 
-def _clip_words(tokenizers: ModuleType, prefix: bool) -> tuple[Any, Any]:
+def _clip_words(tokenizers: ModuleType, prefix: bool) -> tuple[Normalizer | None, PreTokenizer]:
     normalizers, parts = tokenizers.normalizers, tokenizers.pre_tokenizers
     clean = [normalizers.NFC(), normalizers.Replace(tokenizers.Regex(r"\s+"), " "), normalizers.Lowercase()]
     words = parts.Split(tokenizers.Regex(_CLIP_WORDS), behavior="removed", invert=True)
     return normalizers.Sequence(clean), parts.Sequence([words, parts.ByteLevel(add_prefix_space=False)])
 
 
-def _qwen_words(tokenizers: ModuleType, prefix: bool) -> tuple[Any, Any]:
+def _qwen_words(tokenizers: ModuleType, prefix: bool) -> tuple[Normalizer | None, PreTokenizer]:
     parts = tokenizers.pre_tokenizers
     words = parts.Split(tokenizers.Regex(_QWEN_WORDS), behavior="isolated", invert=False)
     return tokenizers.normalizers.NFC(), parts.Sequence(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from typing import Any
+from collections.abc import Container, Iterable, Sequence
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError
@@ -88,7 +87,7 @@ class BytePair(Tokenizer):
     @classmethod
     def train(
         cls,
-        files_or_texts: Any,
+        files_or_texts: Path | Iterable[Path],
         vocabulary_size: int,
         *,
         special_tokens: SpecialTokens | None = None,
@@ -187,12 +186,12 @@ class BytePair(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, object]
     ) -> BytePair:
         return cls(files[FILE].decode("utf-8"), special_tokens)
 
 
-def _byte_levels(pre_tokenizer: Any) -> list[JsonObject]:
+def _byte_levels(pre_tokenizer: JsonObject | None) -> list[JsonObject]:
     parts = (pre_tokenizer or {}).get("pretokenizers") or [pre_tokenizer or {}]
     return [part for part in parts if part.get("type") == "ByteLevel"]
 

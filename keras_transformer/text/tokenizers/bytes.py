@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,7 +11,10 @@ from keras_transformer.text.corpus import stream_texts
 from keras_transformer.text.errors import TextError
 from keras_transformer.text.tokenizers.special_tokens import WITHOUT_UNKNOWN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
-from keras_transformer.utils.types import SpecialTokens
+from keras_transformer.utils.types import Path, SpecialTokens
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.graphs import BytesGraph
 
 
 class Bytes(Tokenizer):
@@ -55,7 +58,7 @@ class Bytes(Tokenizer):
     @classmethod
     def train(
         cls,
-        files_or_texts: Any = None,
+        files_or_texts: Path | Iterable[Path] | None = None,
         vocabulary_size: int | None = None,
         *,
         special_tokens: SpecialTokens | None = None,
@@ -112,7 +115,7 @@ class Bytes(Tokenizer):
         ]
         return rows, spans
 
-    def _graph(self) -> Any:
+    def _graph(self) -> BytesGraph:
         from keras_transformer.text.tokenizers.graphs import BytesGraph
 
         return BytesGraph(self)
@@ -122,6 +125,6 @@ class Bytes(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, object]
     ) -> Bytes:
         return cls(special_tokens)

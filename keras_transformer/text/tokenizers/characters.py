@@ -6,13 +6,16 @@ import collections
 import itertools
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError, TextError
 from keras_transformer.text.tokenizers.special_tokens import PLAIN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
-from keras_transformer.utils.types import JsonObject, SpecialTokens
+from keras_transformer.utils.types import JsonObject, Path, SpecialTokens
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.graphs import CharactersGraph
 
 FILE = "characters.json"
 
@@ -82,7 +85,7 @@ class Characters(Tokenizer):
     @classmethod
     def train(
         cls,
-        files_or_texts: Any,
+        files_or_texts: Path | Iterable[Path],
         vocabulary_size: int | None = None,
         *,
         special_tokens: SpecialTokens | None = None,
@@ -153,12 +156,12 @@ class Characters(Tokenizer):
             index = self.unknown_id
         return [] if index is None else [index]
 
-    def _graph(self) -> Any:
+    def _graph(self) -> CharactersGraph:
         from keras_transformer.text.tokenizers.graphs import CharactersGraph
 
         return CharactersGraph(self)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, object]:
         return {"byte_fallback": self.byte_fallback}
 
     def _files(self) -> dict[str, bytes]:

@@ -5,7 +5,8 @@ Imported by `Tokenizer.graph` only, because it needs TensorFlow.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +15,13 @@ from keras_transformer.text.errors import GraphError, TextError
 from keras_transformer.text.tokenizers.sentencepiece_model import SPACE
 from keras_transformer.text.tokenizers.tokenizer_files import MAX_CHARACTERS_PER_WORD, PREFIX
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.bytes import Bytes
+    from keras_transformer.text.tokenizers.characters import Characters
+    from keras_transformer.text.tokenizers.sentencepiece import SentencePiece
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+    from keras_transformer.text.tokenizers.wordpiece import WordPiece
 
 # Removed by BERT's text cleaning: control, format and private use characters except tab and line ends, and U+FFFD.
 _REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\p{Cf}\p{Co}\x{fffd}]"
@@ -47,14 +55,16 @@ class GraphTokenizer(tf.Module):
         SpecialTokenError: the tokenizer has no token for `start` or `end`.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(name=f"{tokenizer.kind}_graph")
         self._opening = tokenizer.opening_id
         self._closing = tokenizer.closing_id
         self._drops_first_space = tokenizer._drops_first_space
         self._token_bytes = np.array(tokenizer._token_table(skip_special_tokens=True), dtype=object)
 
-    def __call__(self, texts: Any, start: bool = False, end: bool = False, max_length: int | None = None) -> Tensor:
+    def __call__(
+        self, texts: Tensor | Sequence[str], start: bool = False, end: bool = False, max_length: int | None = None
+    ) -> Tensor:
         before = [self._opening()] if start else []
         after = [self._closing()] if end else []
         if max_length is not None and (max_length < 1 or max_length < len(before) + len(after)):
@@ -94,7 +104,7 @@ class WordPieceGraph(GraphTokenizer):
     and a full-width comma an ASCII comma).
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: WordPiece) -> None:
         super().__init__(tokenizer)
         import tensorflow_text
 
@@ -146,7 +156,7 @@ class SentencePieceGraph(GraphTokenizer):
     models without byte fallback.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: SentencePiece) -> None:
         super().__init__(tokenizer)
         import tensorflow_text
 
@@ -178,7 +188,7 @@ class SentencePieceGraph(GraphTokenizer):
 class CharactersGraph(GraphTokenizer):
     """`Characters` by binary search in the sorted code points."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Characters) -> None:
         super().__init__(tokenizer)
         codes = np.array([ord(character) for character in tokenizer.characters], "int32")
         order = np.argsort(codes)
@@ -205,7 +215,7 @@ class CharactersGraph(GraphTokenizer):
 class BytesGraph(GraphTokenizer):
     """`Bytes` by decoding the raw bytes of the strings."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Bytes) -> None:
         super().__init__(tokenizer)
         self._first_byte = tokenizer._first_byte
 

@@ -181,7 +181,7 @@ class InterspersedCharacters(Tokenizer):
         text = self.speller(text)
         return re.sub(r"\s+", " ", text) if self.spelling == "phonemes" else text
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, object]:
         names = ("blanks", "normalize", "spelling", "replacements")
         return {name: getattr(self, name) for name in names}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
@@ -18,6 +18,9 @@ from keras_transformer.text.tokenizers.special_tokens import PLAIN, special_toke
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
 from keras_transformer.utils.types import JsonObject, Path, SpecialTokens
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.graphs import SentencePieceGraph
 
 FILE = "sentencepiece.model"
 MODEL_TYPES = ("unigram", "bpe")
@@ -86,7 +89,7 @@ class SentencePiece(Tokenizer):
     @classmethod
     def train(
         cls,
-        files_or_texts: Any,
+        files_or_texts: Path | Iterable[Path],
         vocabulary_size: int,
         *,
         model_type: str = "unigram",
@@ -200,7 +203,7 @@ class SentencePiece(Tokenizer):
             begin += len(part)
         return ids, spans
 
-    def _graph(self) -> Any:
+    def _graph(self) -> SentencePieceGraph:
         from keras_transformer.text.tokenizers.graphs import SentencePieceGraph
 
         return SentencePieceGraph(self)
@@ -210,7 +213,7 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, object]
     ) -> SentencePiece:
         return cls(files[FILE], special_tokens)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -41,7 +41,7 @@ def meta_pieces(roles: dict[str, Any]) -> dict[str, Any]:
     return {**options, "control_symbols": others} if others else options
 
 
-def train_model(texts: Iterable[str], options: dict[str, Any]) -> bytes:
+def train_model(texts: Iterable[str], options: Mapping[str, object]) -> bytes:
     """Returns a SentencePiece model of the lines of texts, trained with options of `SentencePieceTrainer`."""
     writer, lines = io.BytesIO(), _Lines(texts)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,9 @@ from keras_transformer.utils.types import JsonObject, Path, SpecialTokens
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from keras_transformer.generation.protocols import TextDecoder
+    from keras_transformer.text.tokenizers.graphs import GraphTokenizer
 
 
 class Tokenizer(Vocabulary):
@@ -72,7 +75,7 @@ class Tokenizer(Vocabulary):
         """Creates a tokenizer from `_files`, special tokens and `_options`."""
         raise NotImplementedError
 
-    def _graph(self) -> Any:
+    def _graph(self) -> GraphTokenizer:
         """Returns an equivalent `tf.Module`."""
         raise GraphError(f"{type(self).__name__} cannot run in a TensorFlow graph: use map_dataset in tf.data.")
 
@@ -184,7 +187,7 @@ class Tokenizer(Vocabulary):
 
     def __call__(
         self,
-        texts: Any,
+        texts: str | Sequence[str],
         *,
         padding: str | int = "longest",
         max_length: int | None = None,
@@ -255,7 +258,7 @@ class Tokenizer(Vocabulary):
         return ids
 
     def _post_processor(
-        self, start: bool, end: bool, max_length: int | None, filler: Any = None
+        self, start: bool, end: bool, max_length: int | None, filler: tuple[int, int] | None = None
     ) -> Callable[[list], list]:
         """Returns a function that truncates a row and adds the start and end tokens, or `filler` instead of them."""
         before = [self.opening_id() if filler is None else filler] if start else []
@@ -318,7 +321,7 @@ class Tokenizer(Vocabulary):
         """
         return self._token_table(skip_special_tokens=False)
 
-    def stream(self, skip_special_tokens: bool = True) -> Any:
+    def stream(self, skip_special_tokens: bool = True) -> TextDecoder:
         """Creates an incremental decoder, which returns text as soon as it is complete.
 
         Args:
@@ -331,7 +334,7 @@ class Tokenizer(Vocabulary):
 
     # TensorFlow.
 
-    def graph(self) -> Any:
+    def graph(self) -> GraphTokenizer:
         """Returns the tokenizer as a `tf.Module`, for `tf.data` and SavedModels.
 
         Returns:
@@ -347,11 +350,11 @@ class Tokenizer(Vocabulary):
         self,
         dataset: tf.data.Dataset,
         *,
-        fields: Any = None,
+        fields: Iterable[str | int] | None = None,
         start: bool = False,
         end: bool = False,
         max_length: int | None = None,
-    ) -> Any:
+    ) -> tf.data.Dataset:
         """Tokenizes the strings of a `tf.data.Dataset`. Supported by all tokenizers.
 
         Args:
@@ -371,7 +374,7 @@ class Tokenizer(Vocabulary):
 
     # Files.
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, (type(self), self._files(), self.special_tokens, self._options())
 
     def __repr__(self) -> str:
@@ -399,7 +402,7 @@ class Tokenizer(Vocabulary):
 
 
 def _restored(
-    cls: type[Tokenizer], files: dict[str, bytes], special_tokens: SpecialTokens, options: dict[str, Any]
+    cls: type[Tokenizer], files: dict[str, bytes], special_tokens: SpecialTokens, options: dict[str, object]
 ) -> Tokenizer:
     """Creates a tokenizer from its pickled state."""
     return cls._from_files(files, special_tokens, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError
@@ -17,6 +17,9 @@ from keras_transformer.text.tokenizers.tokenizer_files import (
     vocabulary_lines,
 )
 from keras_transformer.utils.types import Path, SpecialTokens
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.graphs import WordPieceGraph
 
 FILE = "vocab.txt"
 
@@ -94,7 +97,7 @@ class WordPiece(Tokenizer):
     @classmethod
     def train(
         cls,
-        files_or_texts: Any,
+        files_or_texts: Path | Iterable[Path],
         vocabulary_size: int,
         *,
         special_tokens: SpecialTokens | None = None,
@@ -174,12 +177,12 @@ class WordPiece(Tokenizer):
     def _encode_batch(self, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
         return encode_batch(self._tokenizer, texts, offsets)
 
-    def _graph(self) -> Any:
+    def _graph(self) -> WordPieceGraph:
         from keras_transformer.text.tokenizers.graphs import WordPieceGraph
 
         return WordPieceGraph(self)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, object]:
         return {"lowercase": self.lowercase}
 
     def _files(self) -> dict[str, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -74,7 +75,7 @@ class ShardedCheckpoint(TrainingCheckpoint):
         )
         self._manager = ocp.CheckpointManager(self.path, options=options)
         self._args = ocp.args
-        self._described: dict[str, Any] = {}
+        self._described: dict[str, list[list[object]]] = {}
         self._damaged: list[int] = []
 
     def _begin(self):
@@ -132,7 +133,7 @@ class ShardedCheckpoint(TrainingCheckpoint):
         self._manager.save(number, args=self._args.Composite(**parts))
         self._source = self.path / str(number)
 
-    def _restored(self, number: int, wanted: dict[str, Any]) -> Any:
+    def _restored(self, number: int, wanted: Mapping[str, object]) -> Any:
         """Items of a checkpoint; raises `CorruptCheckpointError` in all processes if one of them cannot read its parts."""
         found, error = None, None
         try:

@@ -48,7 +48,7 @@ def training_variables(model: keras.Model) -> dict[str, list[keras.Variable]]:
 def write_snapshot(
     path: Path,
     groups: VariableGroups,
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, object],
     is_writer: bool = True,
     previous: Path | None = None,
 ) -> None:
@@ -86,7 +86,7 @@ def write_snapshot(
     _sync_directory(path.parent)
 
 
-def describe_variables(variables: Sequence[keras.Variable]) -> list[list[Any]]:
+def describe_variables(variables: Sequence[keras.Variable]) -> list[list[object]]:
     """Returns `[path, dtype, shape]` of each variable, for `check_variables`."""
     return [[each.path, keras.backend.standardize_dtype(each.dtype), list(each.shape)] for each in variables]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -232,7 +232,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._source = self.path
 
 
-def checked_metadata(metadata: Any, path: Path) -> JsonObject:
+def checked_metadata(metadata: JsonObject, path: Path) -> JsonObject:
     """Returns the metadata of a checkpoint if they are complete; otherwise raises `CorruptCheckpointError`."""
     steps, history = metadata.get("steps_per_epoch"), metadata.get("history")
     counts = [metadata.get("epoch"), metadata.get("step"), 0 if steps is None else steps]

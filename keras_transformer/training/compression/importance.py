@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import keras
 import numpy as np
@@ -17,6 +16,7 @@ from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.blocks.block import Block
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.training.errors import PruningError
+from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,9 @@ class Importance:
     blocks: dict[str, float]
 
 
-def measure_importance(model: keras.Model, data: Iterable[object], loss: Any = None) -> Importance:
+def measure_importance(
+    model: keras.Model, data: Iterable[object], loss: str | Callable[..., Tensor] | None = None
+) -> Importance:
     """Measures the importance of heads, feed-forward units and blocks.
 
     With a gate ξ = 1 that multiplies what a part adds, it is `|∂L/∂ξ|`, averaged over the batches: small batches are closer

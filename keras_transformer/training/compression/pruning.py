@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 import keras
 import numpy as np
@@ -22,6 +21,7 @@ from keras_transformer.training.compression.importance import (
 from keras_transformer.training.compression.removed_blocks import without_blocks
 from keras_transformer.training.errors import PruningError
 from keras_transformer.utils.serialization import model_record
+from keras_transformer.utils.types import Tensor
 
 # Positions that are the same for every head.
 _POSITIONS = (Rotary, MultimodalRotary, AxialRotary, GridRotary, XPos, ShawRelative)
@@ -34,7 +34,7 @@ def prune(
     feedforward_units: float = 0.0,
     blocks: int = 0,
     data: Iterable[object] | None = None,
-    loss: Any = None,
+    loss: str | Callable[..., Tensor] | None = None,
     importance: Importance | None = None,
 ) -> keras.Model:
     """Returns a smaller copy of a model, without the heads, feed-forward units and blocks that matter least.

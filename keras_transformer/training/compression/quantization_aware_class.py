@@ -134,7 +134,7 @@ def _build(model, record):
         model.build(record["build_config"]["input_shape"])
 
 
-def add_adapters(model: keras.Model, adapters: Mapping[str, Any]) -> None:
+def add_adapters(model: keras.Model, adapters: Mapping[str, tuple[int, float]]) -> None:
     """Adds adapters to layers: dict of path to rank and alpha."""
     layers = {layer.path: layer for layer in keras_private.flatten_layers(model)}
     for path, (rank, alpha) in adapters.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -87,12 +88,12 @@ def _scheme(blocks: Blocks) -> WeightScheme:
 class _Batches(keras.utils.PyDataset):
     """Batches of inputs without labels."""
 
-    def __init__(self, batches: list[object]) -> None:
+    def __init__(self, batches: Sequence[object]) -> None:
         super().__init__()
         self._batches = batches
 
     def __len__(self) -> int:
         return len(self._batches)
 
-    def __getitem__(self, index: int) -> tuple[Any]:
+    def __getitem__(self, index: int) -> tuple[object]:
         return (self._batches[index],)

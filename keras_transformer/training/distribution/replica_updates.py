@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Logs, Tensor, Tensors
 
 
 def update_as_one_device(model: keras.Model) -> None:
@@ -66,7 +66,7 @@ def _accumulate(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> No
             make(force=True)
             functions.append(model.train_function)
 
-        def train_function(iterator: Any) -> Any:
+        def train_function(iterator: Iterator[Tensors]) -> Logs:
             nonlocal updates
             step = int(keras.ops.convert_to_numpy(optimizer.variables[0]))  # `iterations` counts updates only.
             updates = (step + 1) % optimizer.gradient_accumulation_steps == 0

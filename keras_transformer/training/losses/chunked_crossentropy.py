@@ -79,7 +79,9 @@ def chunked_crossentropy(
 
     @ops.custom_gradient
     def trained_on(states: Tensor, *trained: Tensor) -> Any:
-        def add(index: Tensor, total: Tensor, gradients: tuple[Tensor, ...]) -> Any:
+        def add(
+            index: Tensor, total: Tensor, gradients: tuple[Tensor, ...]
+        ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
             chosen, loss = chunk(index, states)
             value, pullback = vjp(loss, ops.take(states, chosen, axis=0), *trained)
             of_rows, *others = pullback(ops.ones((), "float32"))

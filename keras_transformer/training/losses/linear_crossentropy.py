@@ -49,7 +49,7 @@ def linear_crossentropy(
 
     def add(
         index: Tensor, total: Tensor, of_hidden: Tensor, of_table: Tensor | None, hidden: Tensor, table: Tensor
-    ) -> Any:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         chosen, factors = chunks.chunk(index)
         rows, targets = ops.take(hidden, chosen, axis=0), ops.take(labels, chosen, axis=0)
         factors = ops.expand_dims(factors, -1)

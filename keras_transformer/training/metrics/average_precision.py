@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ _COUNTS = (1, 10, 100)
 
 
 def average_precision(
-    detections: Sequence[Any],
+    detections: Sequence[Sequence[ArrayLike]],
     boxes: Sequence[ArrayLike],
     labels: Sequence[ArrayLike],
     crowds: Sequence[ArrayLike] | None = None,
@@ -81,7 +80,7 @@ def _mean(values: np.ndarray) -> float:
 class _Image:
     """The detections and the objects of an image."""
 
-    def __init__(self, found: Any, boxes: ArrayLike, labels: ArrayLike, crowds: ArrayLike) -> None:
+    def __init__(self, found: Sequence[ArrayLike], boxes: ArrayLike, labels: ArrayLike, crowds: ArrayLike) -> None:
         self.found = [np.asarray(each, "float64") for each in found]
         self.found[0] = self.found[0].reshape(-1, 4)
         self.boxes = np.asarray(boxes, "float64").reshape(-1, 4)

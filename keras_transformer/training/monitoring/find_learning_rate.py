@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import keras
 import numpy as np
 
 from keras_transformer.training.checkpointing.snapshot import training_variables
 from keras_transformer.training.monitoring.variable_copies import VariableCopies
+from keras_transformer.utils.types import Tensors
 
 _DIVERGED = 4.0  # Times the lowest smoothed loss.
 
@@ -99,7 +99,7 @@ def find_learning_rate(
     return _judged(*sweep)
 
 
-def _endless(data: Iterable[object]) -> Iterator[Any]:
+def _endless(data: Iterable[object]) -> Iterator[tuple[Tensors, Tensors | None, Tensors | None]]:
     while True:
         is_empty = True
         for batch in data:

@@ -15,7 +15,7 @@ from keras_transformer.utils.errors import on_failure
 from keras_transformer.utils.types import Tensor, Tensors
 
 # Called with the batches of a step, and a function from a variable to its value before the step.
-Observer = Callable[[list[Any], Callable[[keras.Variable], Tensor]], None]
+Observer = Callable[[list[object], Callable[[keras.Variable], Tensor]], None]
 
 
 class _ObservedTrainFunction:
@@ -30,7 +30,7 @@ class _ObservedTrainFunction:
         self.history = model.history  # A new one in each `fit`.
         self.observers: list[Observer] = []
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any) -> object:
         *state, iterator = arguments
         model = self.model
         batches = list(itertools.islice(iterator, model.steps_per_execution or 1))

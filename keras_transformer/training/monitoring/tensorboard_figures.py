@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -13,6 +13,9 @@ from keras_transformer import plots
 from keras_transformer.attention.arguments import positive
 from keras_transformer.plots.figure import new_figure
 from keras_transformer.utils.types import Logs, Path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class TensorBoardFigures(keras.callbacks.Callback):
@@ -48,7 +51,7 @@ class TensorBoardFigures(keras.callbacks.Callback):
     def __init__(
         self,
         log_dir: Path,
-        figures: Mapping[str, Callable[[Any], Any]] | None = None,
+        figures: Mapping[str, Callable[[keras.Model], Figure]] | None = None,
         every_epochs: int = 1,
     ) -> None:
         super().__init__()

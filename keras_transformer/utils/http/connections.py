@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _MAX_HEAD_BYTES = 64 << 10
@@ -42,11 +45,11 @@ def protocol_class(limits: ConnectionLimits) -> type:
     base: Any = _uvicorn_protocol()
 
     class LimitedProtocol(base):
-        _head_timer: Any = None
-        _write_timer: Any = None
+        _head_timer: asyncio.TimerHandle | None = None
+        _write_timer: asyncio.TimerHandle | None = None
         _unused_bytes = 0
 
-        def connection_made(self, transport: Any) -> None:
+        def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             if len(self.connections) > most:
                 transport.abort()

@@ -14,7 +14,8 @@ from keras_transformer.utils.http.access import Access, AccessError
 from keras_transformer.utils.http.refusals import refusal
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.responses import JSONResponse
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _CLOSE = {"Connection": "close"}
 # What is left of a body when its request is answered.
@@ -105,7 +106,7 @@ class Guard:
         with self.traffic.request():
             await self.application(scope, body.receive, body.send)
 
-    def _refusal(self, scope: Scope) -> Any:
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
         path = scope["path"]
         try:
             self.access.check(scope, needs_key=not _is_preflight(scope, self.access))
@@ -143,7 +144,7 @@ class _Body:
         self._has_rest = b"content-length" in names or b"transfer-encoding" in names
         self._is_read = False
 
-    async def receive(self) -> Any:
+    async def receive(self) -> Message:
         if self._is_read:  # What follows is the end of the connection.
             return await self._receive()
         try:
@@ -157,12 +158,12 @@ class _Body:
             raise HTTPException(413, f"the body has more than {self._max_bytes} bytes")
         return message
 
-    async def send(self, message: Any) -> None:
+    async def send(self, message: Message) -> None:
         if self._has_rest and message["type"] == "http.response.start":
             await self._discard()
         await self._send(message)
 
-    async def _next(self) -> Any:
+    async def _next(self) -> Message:
         message = await self._receive()
         self._is_read = message["type"] != "http.request" or not message.get("more_body", False)
         self._has_rest = self._has_rest and not self._is_read

@@ -35,7 +35,7 @@ def refusal(
     b'{"error":"no such model"}'
     """
     kind = "server_error" if status >= 500 else "rate_limit_error" if status == BUSY else "invalid_request_error"
-    content: Any = {"message": reason, "type": kind, "param": parameter, "code": str(status)}
+    content: str | dict[str, str | None] = {"message": reason, "type": kind, "param": parameter, "code": str(status)}
     if path == "/v2" or path.startswith("/v2/"):
         content = reason
     retry = {"Retry-After": "1"} if status in (BUSY, UNAVAILABLE) else {}

@@ -7,12 +7,16 @@ import gc
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from keras_transformer.utils.http.connections import ConnectionLimits, protocol_class
 from keras_transformer.utils.http.guard import Guard
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
 
 # Requests on their way when a server is told to end are refused with a status for so long, instead of a broken connection.
 _REFUSING_S = 0.5
@@ -31,7 +35,12 @@ class Server(uvicorn.Server):
         beside: async context manager, such as another server with the same `Traffic`; entered in the loop of the server.
     """
 
-    def __init__(self, guard: Guard, connections: ConnectionLimits | None = None, beside: Any = None) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        connections: ConnectionLimits | None = None,
+        beside: AbstractAsyncContextManager[object] | None = None,
+    ) -> None:
         limits = connections or ConnectionLimits()
         options: dict[str, Any] = {
             "http": protocol_class(limits),
@@ -50,7 +59,7 @@ class Server(uvicorn.Server):
         self._drains_from = time.monotonic()
         self.traffic.is_draining = True
 
-    def handle_exit(self, sig: int, frame: Any) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._drains_from is None:
             self.drain()
         else:
@@ -95,7 +104,7 @@ def run_server(
     port: int = 8000,
     *,
     connections: ConnectionLimits | None = None,
-    beside: Any = None,
+    beside: AbstractAsyncContextManager[object] | None = None,
     on_start: Callable[[str], None] | None = None,
 ) -> None:
     """Serves an application until SIGINT or SIGTERM, and then until every accepted request is answered.

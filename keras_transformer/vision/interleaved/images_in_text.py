@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,7 +106,7 @@ class ImagesInText:
 
 
 def marked_tokens(
-    encode: Callable[[str], Any], text: str, mark: int, frames: str, count: int, number: int
+    encode: Callable[[str], Iterable[int]], text: str, mark: int, frames: str, count: int, number: int
 ) -> list[int]:
     """Returns the tokens of a text with a mark for each of its images: with `frames` before it, if it has no mark.
 
@@ -121,7 +121,7 @@ def marked_tokens(
     return row
 
 
-def stacked_pixels(processor: Callable[[list], ArrayLike], images: Sequence[Sequence[Any]]) -> np.ndarray:
+def stacked_pixels(processor: Callable[[list], ArrayLike], images: Sequence[Sequence[object]]) -> np.ndarray:
     """Processes lists of images, all at once, into `(B, I, height, width, channels)`."""
     processed = np.asarray(processor([image for row in images for image in row]))
     return by_row(processed, [len(row) for row in images])

@@ -168,7 +168,7 @@ class DynamicResolutionProcessor:
         )
 
 
-def _pixels(config: dict[str, Any]) -> tuple[Any, Any]:
+def _pixels(config: dict[str, Any]) -> tuple[int, int]:
     """Returns the least and the most pixels of a config, which has them in "size", or by their names."""
     size = config.get("size") or {}
     if not isinstance(size, dict) or not set(size) <= {"shortest_edge", "longest_edge", "min_pixels", "max_pixels"}:

@@ -42,7 +42,7 @@ def image_list(images: ArrayLike) -> list[Any]:
     return [images]
 
 
-def named_error(error: ImageError, image: Any, number: int) -> ImageError:
+def named_error(error: ImageError, image: object, number: int) -> ImageError:
     """Returns the error of `open_image` with the name of the image: its path, or its number."""
     name = f"'{image}'" if isinstance(image, (str, os.PathLike)) else f"Image {number}"
     return ImageError(f"{name} {error}.")

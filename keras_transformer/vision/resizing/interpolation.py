@@ -1,6 +1,7 @@
 """Image interpolation as a product with a matrix, which is the same in every runtime."""
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 from keras import ops
@@ -23,7 +24,7 @@ def _cubic(x, space):
 
 
 # Kernels, over an array namespace, and half the number of their taps.
-INTERPOLATIONS: dict[str, tuple[Any, int]] = {"bilinear": (_linear, 1), "bicubic": (_cubic, 2)}
+INTERPOLATIONS: dict[str, tuple[Callable[..., Tensor], int]] = {"bilinear": (_linear, 1), "bicubic": (_cubic, 2)}
 
 
 def resize_matrix(length: int, new_length: int, interpolation: str = "bilinear") -> np.ndarray:

@@ -4,15 +4,20 @@ ONNX's own shape inference stops at computed sizes, such as the target of a `Res
 equal in every run of the graph; the converse is not true.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.passes.shapes.integers import Sizes, sizes_of
 from keras_transformer.export.onnx.passes.shapes.operators import ELEMENTWISE, SEVERAL, Operators
+
+if TYPE_CHECKING:
+    from keras_transformer.export.onnx.rewrites.rule import OperatorMaker
 
 
 def _without_names(sizes: Sizes | None) -> Sizes | None:
@@ -96,7 +101,7 @@ class Dims(Operators):
                 found = [exact if isinstance(exact, int) else size for size, exact in zip(found, known, strict=True)]
             self._set_shape(output, found)
 
-    def shape_tensor(self, op: Any, sizes: Sequence[Any]) -> ir.Value | None:
+    def shape_tensor(self, op: OperatorMaker, sizes: Sequence[Any]) -> ir.Value | None:
         """Returns an integer vector with these sizes, from constants and shapes of graph inputs, or None."""
         if all(isinstance(size, int) for size in sizes):
             return op.Constant(value=ir.tensor(np.array(sizes, np.int64)))

@@ -59,12 +59,12 @@ class Integers:
     sources: dict[str, tuple[ir.Value, int]]  # Name of a size -> (graph input, axis).
     _fresh: Iterator[str]  # New names.
     _numbers: dict[ir.Value, Any]  # Value -> the sizes in an integer vector (list) or scalar.
-    _results: dict[tuple[Any, ...], str]  # (operator, size, size) -> the name of the result.
+    _results: dict[tuple[str | int, ...], str]  # (operator, size, size) -> the name of the result.
 
     def _elementwise(self, node: ir.Node) -> Sizes | None:
         raise NotImplementedError
 
-    def numbers(self, value: Any) -> Any:
+    def numbers(self, value: ir.Value | None) -> Any:
         """Returns the sizes in an integer vector (list) or scalar, or None."""
         if value in self._numbers:
             return self._numbers[value]
@@ -132,7 +132,7 @@ class Integers:
         rows = [row * length if len(row) == 1 else row for row in rows]
         return [self._result(kind, a, b) for a, b in zip(*rows, strict=True)]
 
-    def _result(self, kind: str, first: Any, second: Any) -> Any:
+    def _result(self, kind: str, first: int | str, second: int | str) -> int | str:
         """The result of an operator on two sizes; the same name for the same operator and sizes."""
         if kind == "Mul":
             return multiply(first, second)
@@ -142,7 +142,7 @@ class Integers:
             return first
         if kind == "Add" and first == 0:
             return second
-        pair: tuple[Any, ...]
+        pair: tuple[int | str, ...]
         pair = (first, second) if kind in ("Sub", "Div") else tuple(sorted((first, second), key=str))
         if (kind, *pair) not in self._results:
             self._results[kind, *pair] = next(self._fresh)

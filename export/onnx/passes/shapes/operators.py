@@ -1,7 +1,6 @@
 """Shape inference of each operator, for `dims.Dims`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
@@ -176,7 +175,7 @@ class Operators(Integers):
         shapes = shapes_of(inputs)
         return None if shapes is None else self._broadcast(shapes)
 
-    def _broadcast(self, shapes: Sequence[Any]) -> Sizes:
+    def _broadcast(self, shapes: Sequence[Sizes]) -> Sizes:
         rank = max(map(len, shapes))
         aligned = [[1] * (rank - len(shape)) + list(shape) for shape in shapes]
         return [self._common(sizes) for sizes in zip(*aligned, strict=True)]

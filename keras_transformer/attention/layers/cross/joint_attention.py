@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -68,7 +68,7 @@ class JointAttention(keras.layers.Layer):
         key_dim: int,
         query_key_norm: LayerLike | None = None,
         context_output: bool = True,
-        mechanism: Any = "softmax",
+        mechanism: LayerLike = "softmax",
         position: PositionLike = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
@@ -136,7 +136,7 @@ class JointAttention(keras.layers.Layer):
         projected, norm = self._dense[name](tokens), self._norms.get(name)
         return projected if norm is None else norm(projected)
 
-    def compute_output_shape(self, inputs_shape: Shape, context_shape: Shape) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, context_shape: Shape) -> Shape | tuple[Shape, Shape]:
         return (inputs_shape, context_shape) if self.context_output else inputs_shape
 
     def get_config(self) -> Config:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Unpack
 
 import keras
 import numpy as np
@@ -134,7 +135,13 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         return join_blocks(context, length, heads)
 
     def _attend_to_all(
-        self, rows: Tensor, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any
+        self,
+        rows: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        options: Mapping[str, object],
     ):
         """Returns the context `(B, R, width)` of the global blocks, which attend to all keys."""
         table = BlockLayout(self.block_size, rows, None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
@@ -113,7 +114,15 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
             order.extend(heads)
         return _of_heads(ops.concatenate(contexts, axis=2), np.argsort(order), query.shape[2])
 
-    def _attend(self, layout: Any, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any):
+    def _attend(
+        self,
+        layout: np.ndarray,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        options: Mapping[str, object],
+    ):
         if visibility.causal:
             layout = np.tril(layout)
         length, heads = ops.shape(query)[1], (query.shape[2], value.shape[3])
@@ -186,14 +195,14 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         }
 
 
-def _checked(layout: Any):
+def _checked(layout: object):
     layout = np.asarray(layout).astype(bool)
     if layout.ndim not in (2, 3) or layout.shape[-1] != layout.shape[-2] or not layout.size:
         raise ValueError(f"layout must be (n, n) or (num_heads, n, n). Received an array of shape {layout.shape}")
     return layout
 
 
-def _buckets(layout: Any):
+def _buckets(layout: np.ndarray):
     """Rows grouped by degree: their indices `(R,)`, padded blocks of keys `(R, degree)`, and which of those are valid."""
     degrees = layout.sum(axis=1)
     sizes = np.ceil(np.log2(np.maximum(degrees, 1))).astype(int)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
@@ -138,7 +139,15 @@ class DilatedAttention(Mechanism):
         """Whether there are statically so few queries that a mask is cheaper."""
         return query.shape[1] is not None and query.shape[1] <= self.window
 
-    def _step(self, query: Tensor, key: Tensor, value: Tensor, slots: Tensor, visibility: Visibility, options: Any):
+    def _step(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        slots: Tensor,
+        visibility: Visibility,
+        options: Mapping[str, object],
+    ):
         """A few tokens attend to all cached keys with a mask, or one token to every `dilation`-th of them."""
         reach, length, mask = self.window * self.dilation, query.shape[1], None
         if length == 1:

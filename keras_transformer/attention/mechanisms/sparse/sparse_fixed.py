@@ -20,6 +20,7 @@ from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
+    from keras_transformer.attention.softmax.partial_softmax import AttentionOptions
     from keras_transformer.positions import AttentionPosition
 
 
@@ -102,7 +103,7 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor:
-        options = {"position": position, "training": training}
+        options: AttentionOptions = {"position": position, "training": training}
         bands = Bands(self.block_size, 0, 0)
         own = partial_attention(
             self.softmax,
@@ -116,7 +117,9 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         own = PartialAttention(*(bands.join(x, ops.shape(query)[1]) for x in own))
         return merge_parts([own, self._summaries(query, key, value, visibility, bands, options)])
 
-    def _summaries(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, bands: Bands, options: Any):
+    def _summaries(
+        self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, bands: Bands, options: AttentionOptions
+    ):
         """Attention to the summary columns of other blocks; with causality, of earlier ones."""
         batch, length = ops.shape(query)[0], ops.shape(query)[1]
         key_mask = visibility.key_mask

@@ -19,6 +19,7 @@ from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
+    from keras_transformer.attention.softmax.partial_softmax import AttentionOptions
     from keras_transformer.positions import AttentionPosition
 
 
@@ -102,7 +103,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor:
-        options = {"position": position, "training": training}
+        options: AttentionOptions = {"position": position, "training": training}
         if not self.separate_heads:
             near = self._near(query, key, value, visibility, options)
             return merge_parts([near, self._strided(query, key, value, visibility, options, with_itself=False)])
@@ -111,7 +112,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         strided = self._strided(second[0], second[1], second[2], visibility, options, with_itself=True)
         return ops.concatenate([near.context, strided.context], axis=2)
 
-    def _near(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any):
+    def _near(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: AttentionOptions):
         """Attention to the keys fewer than `stride` positions away."""
         bands = Bands.of_window(self.stride, (self.stride + 1) // 2, visibility.causal)
         windowed = dataclasses.replace(visibility, window=self.stride)
@@ -120,7 +121,13 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         return PartialAttention(*(bands.join(x, ops.shape(query)[1]) for x in part))
 
     def _strided(
-        self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any, with_itself: bool
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        options: AttentionOptions,
+        with_itself: bool,
     ):
         """Attention to the keys of the query's own residue class."""
         subsequences, length = StridedSubsequences(self.stride), ops.shape(query)[1]

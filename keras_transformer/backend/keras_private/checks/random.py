@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private as private
 from keras_transformer.backend.keras_private.checks.self_tests import SelfTests, expect
+from keras_transformer.utils.types import Shape, Tensor
 
 CHECKS = SelfTests()
 
@@ -17,7 +16,7 @@ CHECKS = SelfTests()
 def _replaced_draws() -> None:
     kinds: list[str] = []
 
-    def draw(kind: str, shape: Any) -> Any:
+    def draw(kind: str, shape: Shape) -> Tensor:
         kinds.append(kind)
         return ops.full(shape, 0.25)
 

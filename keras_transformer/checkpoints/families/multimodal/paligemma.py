@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import keras
 
@@ -101,7 +101,7 @@ def _vision(config: Config) -> Config:
     return _section(config, "vision_config", {**_VISION, "vision_use_head": False})
 
 
-def _section(config: Config, name: str, defaults: dict[str, Any]) -> Config:
+def _section(config: Config, name: str, defaults: Mapping[str, object]) -> Config:
     section = section_with_defaults(config, name, defaults)
     section.check_depth("num_hidden_layers", section.integer("num_hidden_layers"))
     return section

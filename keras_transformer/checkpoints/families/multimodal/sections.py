@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from keras_transformer.checkpoints.config import Config
 
 
-def section_with_defaults(config: Config, name: str, defaults: dict[str, Any]) -> Config:
+def section_with_defaults(config: Config, name: str, defaults: Mapping[str, object]) -> Config:
     """Returns the settings of a part, with the defaults of missing ones."""
     found = config.section(name).values if name in config else {}
     given = {key: value for key, value in found.items() if value is not None}

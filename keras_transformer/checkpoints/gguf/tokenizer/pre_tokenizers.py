@@ -88,7 +88,7 @@ def name_of(pattern: Json | None, source: str) -> str:
     raise InvalidTokenizerError(f"{source}: GGUF files have no name for the pre-tokenizer {str(pattern)[:120]}")
 
 
-def _essence(pattern: Json | None) -> Any:
+def _essence(pattern: Json | None) -> object:
     """What decides how a pre-tokenizer splits."""
     if pattern is None:
         return None

@@ -49,7 +49,7 @@ def refined_stages(backbone: keras.Model) -> list[Stage]:
     return stages
 
 
-def first_boxes(backbone: keras.Model) -> Any:
+def first_boxes(backbone: keras.Model) -> keras.KerasTensor | None:
     """The boxes that the first block gives and all blocks refine, `(B, Q, 4)`; None where each refines those before."""
     return next((layer.output for layer in backbone.layers if layer.name == FIRST), None)
 

@@ -173,7 +173,7 @@ def _sparsities(config: Config) -> list[float]:
     return [float(each) for each in found]
 
 
-def _of_all(config: Config, values: list[Any]) -> list[Any]:
+def _of_all(config: Config, values: list[int]) -> list[int]:
     count = config.integer("num_hidden_layers")
     if len(values) != count:
         config.only("intermediate_size", f"a number for each of {count} layers")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import keras
 
@@ -162,7 +161,7 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
 
 
-def _position(config: Config) -> Any:
+def _position(config: Config) -> Learned | Axial:
     if not config.flag("axial_pos_embds", True):
         return Learned(config.integer("max_position_embeddings"), name="position_embedding")
     return Axial(_pair(config, "axial_pos_shape"), _pair(config, "axial_pos_embds_dim"), name="position_embedding")
@@ -178,7 +177,7 @@ def _position_entries(config: Config) -> list[Entry]:
     ]
 
 
-def _num_buckets(config: Config) -> Any:
+def _num_buckets(config: Config) -> int | list[int]:
     """Returns the number of buckets or its factors; by default that of the longest sequence, as in transformers."""
     found = config.get("num_buckets")
     if isinstance(found, list):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -28,6 +28,9 @@ from keras_transformer.checkpoints.mapping import Entry, linear, norm, same
 from keras_transformer.models import DFINE, DFINESize, HGNetV2, HGNetV2Size, HGNetV2Stage
 from keras_transformer.models.vision.hgnet_v2 import SIZES
 from keras_transformer.vision import DistributionRefinement
+
+if TYPE_CHECKING:
+    from keras_transformer.models.vision.detectors.hybrid_encoder import HybridEncoderSize
 
 
 class DFine(Architecture):
@@ -121,7 +124,7 @@ def _bins(config: Config) -> int:
     return bins
 
 
-def _encoder_size(config: Config) -> Any:
+def _encoder_size(config: Config) -> HybridEncoderSize:
     """Returns the `HybridEncoderSize`, with the number of blocks of a CSP stage."""
     depth = config.number("depth_mult", 1.0)
     if not 0 < depth <= 100:
