@@ -41,7 +41,7 @@ def regions(dtype):
         "large": [16777217, -16777217, 10**9, *([2**40 + 1, 2**53 + 1, -(2**53) - 1] if ends.bits > 32 else [])]
         if wide
         else [],
-        "end of the type": [ends.max, ends.min] if signed else [ends.max],
+        "end of the type": [ends.max, ends.max - 1, *([ends.min, ends.min + 1] if signed else [])],
     }
 
 

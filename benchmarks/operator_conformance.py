@@ -38,8 +38,8 @@ others compute what TensorFlow computes, of every number: what runtimes compute 
 
 - *report*: the report of an export says it, with the layer, where NaN of an input reaches the operation and the model tells
   NaN from numbers. Elsewhere the result of Keras is NaN as well.
-- *left*: no activation of a working network is infinite, or larger than 1e7; ONNX Runtime adds and multiplies integers in
-  floats of 64 bits, which have those below 2⁵³, and do not overflow as integers do; the mean of nothing is 0 there.
+- *left*: no activation of a working network is infinite, or larger than 1e7; ONNX Runtime multiplies the integers of an axis
+  in floats of 64 bits, which have those below 2⁵³, and do not overflow as integers do; the mean of nothing is 0 there.
 
 What a mask of attention hides is multiplied by 0 in ONNX, which is faster than a choice: an infinite score there is NaN.
 

@@ -16,6 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import argparse
 import collections
+import gc
 import json
 import pathlib
 import re
@@ -39,6 +40,7 @@ def work(seeds, options):
     from random_graphs.draw import drawn
     from random_graphs.judge import CAUGHT, FAULTS, outcomes
 
+    gc.freeze()  # What libraries hold is not looked through with each graph.
     for seed in seeds:
         start = time.monotonic()
         try:

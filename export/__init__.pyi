@@ -125,6 +125,9 @@ from .quantization.options import (
     Float16 as Float16,
 )
 from .quantization.options import (
+    FullInt8 as FullInt8,
+)
+from .quantization.options import (
     Gguf as Gguf,
 )
 from .quantization.options import (

@@ -88,12 +88,12 @@ def export(
         directory: path of the bundle to write. An existing bundle is replaced; anything else is kept, and an error.
         formats: one or more keys of `FORMATS`: `"saved_model"`, `"tflite"`, `"onnx"`, all three by default; or `"openvino"`,
             which is made from the ONNX files.
-        quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", "gguf", "learned", or a mode with options,
-            such as `WeightInt4(block_size=64)`, `Int8Static(calibration)` or `Gguf(file)`; None for float32, with ternary
-            weights packed in 2 bits. The float files are verified first, then replaced; those of a model of more than 2 GB
-            are compared with its weights, but not run, if SavedModel is not asked for. A list of several, with "float32"
-            for the float files, writes a bundle for each from one conversion, in folders of `directory` that are named
-            after them: `directory/int8`, `directory/weight_int4`.
+        quantize: "fp16", "int8", "int8_static", "full_int8", "weight_int8", "weight_int4", "gguf", "learned", or a mode with
+            options, such as `WeightInt4(block_size=64)`, `FullInt8(calibration)` or `Gguf(file)`; None for float32, with
+            ternary weights packed in 2 bits. The float files are verified first, then replaced; those of a model of more
+            than 2 GB are compared with its weights, but not run, if SavedModel is not asked for. A list of several, with
+            "float32" for the float files, writes a bundle for each from one conversion, in folders of `directory` that are
+            named after them: `directory/int8`, `directory/weight_int4`.
         tokenizer: a tokenizer of `keras_transformer.text`, to go into the bundle, which then takes text; that of a
             `LanguageModel` by default.
         probes: list of dicts: arrays by input name, or sizes by axis name. They come before generated ones; of those, what

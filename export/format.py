@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import collections
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
 
     from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.integer_share import Product
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.data.preprocessing.steps import Preprocessing
     from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
@@ -153,6 +155,24 @@ class Format(Protocol):
 
         Returns:
             Iterator over `WeightPair`, or None if quantized files of this format cannot be read: they are not compared then.
+        """
+        return None
+
+    def products(
+        self,
+        path: pathlib.Path,
+        locate: Callable[[str, str], str],
+        arrays: Mapping[str, np.ndarray],
+    ) -> Iterator[Product] | None:
+        """The products and convolutions of a file.
+
+        Args:
+            path: the file of a signature.
+            locate: maps the type and the name of an operation to the name of its layer.
+            arrays: inputs of the signature, for which sizes are counted where files do not state them.
+
+        Returns:
+            Iterator over `Product`, or None where the operators of the format are not read.
         """
         return None
 

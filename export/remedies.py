@@ -269,13 +269,28 @@ class Rows(keras.layers.Layer):
     )
     CALIBRATION = (
         "Static quantization without data",
-        "`int8_static` finds the ranges of activations in examples of your data.",
-        "pass Int8Static(calibration), an iterable of dicts of arrays by input name",
+        "`int8_static` and `full_int8` find the ranges of activations in examples of your data.",
+        "pass {name}(calibration): some hundred examples of real inputs, such as x_train[:200]",
     )
     STEPS = (
         "Static quantization of a language model",
-        "`int8_static` calibrates one forward pass; a language model has several signatures.",
+        "`int8_static` and `full_int8` calibrate one forward pass; a language model has several signatures.",
         "for language models take quantize='int8'",
+    )
+    NOTHING = (
+        "A quantization that changes nothing",
+        "The weights of the model are small: operators that dequantize them would cost more than they save.",
+        "take FullInt8(calibration), which quantizes weights of any size, or leave quantize",
+    )
+    ENDS = (
+        "Inputs or outputs of integers",
+        "TFLite files alone have scales of inputs and outputs; those of ONNX files would be lost.",
+        "leave input_type and output_type, or write formats=['tflite'] alone",
+    )
+    PRODUCTS = (
+        "Static quantization of a model without products",
+        "`int8_static` quantizes the products of Dense layers, and the model has none.",
+        "take FullInt8(calibration), which quantizes convolutions and all other operators too",
     )
     BLOCKS = (
         "Blocks without a kernel",

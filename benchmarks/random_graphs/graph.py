@@ -6,6 +6,7 @@ import functools
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import layers, ops
 
 from keras_transformer import attention, blocks, feedforward, recurrence
@@ -168,9 +169,16 @@ class Program:
                 each.assign(each + (noise if each.trainable else abs(noise)))
 
     def outputs(self, arrays):
-        """What Keras computes of arrays by the names of inputs; raises what that raises."""
+        """What Keras computes of arrays by the names of inputs; raises what that raises, or says of their shapes."""
+        self.model({name: keras.KerasTensor(array.shape, array.dtype.name) for name, array in arrays.items()})
         tensors = {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
         return {name: np.asarray(each) for name, each in self.model(tensors, training=False).items()}
+
+    def compiled(self, arrays):
+        """What Keras computes where XLA compiles the model; raises what that raises."""
+        function = tf.function(lambda given: self.model(given, training=False), autograph=False, jit_compile=True)
+        tensors = {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
+        return {name: np.asarray(each) for name, each in function(tensors).items()}
 
     def tensors(self, arrays, change=lambda node, tensor: tensor):
         """All tensors, computed node by node.

@@ -1,6 +1,12 @@
-"""What becomes of a graph in each format: exported, run on inputs of all regions, and compared with Keras."""
+"""What becomes of a graph in each format: exported, run on inputs of all regions, and compared with Keras.
+
+Keras computes a model in two ways: operation by operation, and compiled by XLA, as `fit` and `predict` do. Where these
+differ, as a softmax of infinities does, neither is the right one, and nothing is compared. NaN, and numbers beyond those for
+which a report says that files were compared, are told apart.
+"""
 
 import dataclasses
+import functools
 import re
 import tempfile
 
@@ -9,18 +15,21 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export import ExportError, ExportOptions, export, load
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ParityError, WeightError
 
 from .graph import Program
 from .regions import FLOATS, ORDINARY, trials
 
-EQUAL, REFUSED, SAID, WRONG, UNSOUND, CAUGHT, CRASH = (
-    *("proven and equal", "refused", "differs as reported", "WRONG", "SOUND BUT REFUSED"),
-    *("refused since it differs", "CRASH"),
+EQUAL, REFUSED, SAID, OUTSIDE, WRONG, UNSOUND, CAUGHT, CRASH = (
+    *("proven and equal", "refused", "differs as reported", "differs beyond the reported range", "WRONG"),
+    *("SOUND BUT REFUSED", "refused since it differs", "CRASH"),
 )
 # What a run ends with a status for.
 FAULTS = (WRONG, UNSOUND, CRASH)
-_ULP, _DRAWS = 2.0**-23, 6
+_ULP = 2.0**-23
+# Draws of noise, and further ones where they do not explain a difference: one of two signs is drawn six times in a row.
+_DRAWS, _FURTHER = 6, 40
 # Units in the last place of the noise on each tensor, how many times its movement is rounding, and what bounded functions
 # are exact to: their relative error grows where they tend to 0.
 _UNITS, _FACTOR, _ABSOLUTE = 8, 16, 2.0**-23
@@ -34,6 +43,9 @@ _BOUNDED = re.compile(
 _SUMS = re.compile(
     r"layers\.(?!Act|ReLU|Flat|Drop|Masking)|attention|blocks|feedforward|recurrence|case|mat|sum|mean|ein|norm|var|std"
 )
+
+# What selects other numbers in place of NaN.
+_CHOICES = re.compile(r"where|nan|finite|Masking")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +81,8 @@ class Reference:
     """
 
     def __init__(self, program, given):
-        self._program, self._rounding = program, {}
+        self._program, self._rounding, self._compiled = program, {}, {}
+        self._random = np.random.default_rng(0)
         self.trials = []
         for region, arrays in given:
             try:
@@ -77,65 +90,109 @@ class Reference:
             except Exception:  # Of any library: what Keras does not compute, no file has to.
                 continue
 
-    def difference(self, model, regions=None):
-        """The first `Outcome` of a file that is not Keras, or None.
+    def difference(self, model, said=None, regions=None):
+        """The `Outcome` of a file that is not Keras, or None: the first that its report does not say, or the first.
 
         Args:
             model: a loaded file.
+            said: what the report of its export says; without one it is compared where Keras computes two results, too.
             regions: those that count; all by default.
         """
-        for number, (region, arrays, expected) in enumerate(self.trials):
-            if regions is not None and region not in regions:
+        first = None
+        for number, (region, arrays, _) in enumerate(self.trials):
+            is_beyond = said is not None and region not in ORDINARY and said.is_beyond(arrays)
+            if (regions is not None and region not in regions) or (is_beyond and first is not None):
                 continue
-            try:
-                found = model(arrays)
-            except Exception as error:  # A file that was accepted must run.
-                if self._has_empty(arrays):
-                    continue
-                return Outcome(WRONG, f"it does not run: {one_line(error)}", region, next(iter(expected)), arrays)
-            for name, array in expected.items():
-                text = self._compared(number, name, np.asarray(found[name]), array)
-                if text:
-                    return Outcome(WRONG, text, region, name, arrays)
+            found = self._found(number, model, said is not None)
+            if found is None:
+                continue
+            kind = OUTSIDE if is_beyond else self._kind(number, found.output, said)
+            if kind == WRONG:
+                return found
+            first = first or dataclasses.replace(found, kind=kind)
+        return first
+
+    def _kind(self, number, output, said):
+        """What a difference within the reported range is; NaN counts where the model tells it from numbers."""
+        tensors = self._program.tensors(self.trials[number][1])
+        holding = [name for name, each in tensors.items() if each.dtype.is_floating and np.isnan(each).any()]
+        if said is None or not holding:
+            return WRONG
+        if said.names_nan:
+            return SAID
+        nodes = dataclasses.replace(self._program.graph, outputs=(output,)).needed().nodes
+        read = [node for node in nodes if not set(holding).isdisjoint(node.sources)]
+        is_told = any(not tensors[node.name].dtype.is_floating or _CHOICES.search(node.text) for node in read)
+        return WRONG if is_told else OUTSIDE
+
+    def _found(self, number, model, has_two):
+        """How a file differs on one trial, or None."""
+        region, arrays, expected = self.trials[number]
+        try:
+            found = model(arrays)
+        except Exception as error:  # A file that was accepted must run.
+            if self._has_empty(arrays):
+                return None
+            return Outcome(WRONG, f"it does not run: {one_line(error)}", region, next(iter(expected)), arrays)
+        for name, array in expected.items():
+            text = self._compared(number, name, np.asarray(found[name]), array, has_two)
+            if text:
+                return Outcome(WRONG, text, region, name, arrays)
         return None
 
     def _has_empty(self, arrays):
         """Whether a tensor has no elements, such as a convolution of less than its kernel: runtimes refuse those."""
         return any(0 in tensor.shape for tensor in self._program.tensors(arrays).values())
 
-    def _compared(self, number, name, found, expected):
-        """How an output differs by more than rounding, or ""."""
+    def _compared(self, number, name, found, expected, has_two):
+        """How an output differs by more than rounding, or ""; not where Keras has two results, if those are asked for."""
         if found.shape != expected.shape or found.dtype != expected.dtype:
             return f"{found.dtype} {found.shape} in place of {expected.dtype} {expected.shape}"
         found, expected = found.astype("float64"), expected.astype("float64")
-        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-        if same.all():
-            return ""
-        with np.errstate(invalid="ignore", over="ignore"):
-            largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
-            allowed = _ULP * (_UNITS * np.abs(expected) + _OF_LARGEST * largest) + _LEAST
-            wrong = ~same & ~(np.abs(found - expected) <= np.where(np.isfinite(expected), allowed, 0))
-            if wrong.any():
-                allowed = allowed + _FACTOR * self._moved(number)[name]
-                wrong &= ~(np.abs(found - expected) <= allowed) & np.isfinite(allowed)
+        wrong = self._wrong(number, name, found, expected)
+        if wrong.any() and has_two:
+            compiled = self._compiled_outputs(number).get(name)
+            if compiled is not None and compiled.shape == expected.shape:
+                wrong &= ~self._wrong(number, name, compiled.astype("float64"), expected)
         if not wrong.any():
             return ""
         place = tuple(int(each) for each in np.argwhere(wrong)[0])
         count = f"{int(wrong.sum())} of {wrong.size} elements"
         return f"{count}: {found[place]:.9g} in place of {expected[place]:.9g} at {list(place)}"
 
-    def _moved(self, number):
+    def _wrong(self, number, name, found, expected):
+        """Where an output differs by more than rounding; not where Keras's is infinite or NaN."""
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        with np.errstate(invalid="ignore", over="ignore"):
+            largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+            allowed = _ULP * (_UNITS * np.abs(expected) + _OF_LARGEST * largest) + _LEAST
+            wrong = ~same & ~(np.abs(found - expected) <= allowed) & np.isfinite(expected)
+            for draws in (_DRAWS, _DRAWS + _FURTHER):
+                if wrong.any():
+                    moved = allowed + _FACTOR * self._moved(number, draws)[name]
+                    wrong &= ~(np.abs(found - expected) <= moved) & np.isfinite(moved)
+        return wrong
+
+    def _moved(self, number, draws):
         """How far noise on each tensor moves each output; infinite where it makes a number NaN."""
-        if number not in self._rounding:
-            _, arrays, expected = self.trials[number]
-            moved = {name: np.zeros(array.shape) for name, array in expected.items()}
-            random = np.random.default_rng(0)
-            for _ in range(_DRAWS):
-                found = self._program.tensors(arrays, _noise(random))
-                for name, array in expected.items():
-                    moved[name] = np.maximum(moved[name], _distance(np.asarray(found[name]), array))
-            self._rounding[number] = moved
-        return self._rounding[number]
+        _, arrays, expected = self.trials[number]
+        zeros = {name: np.zeros(array.shape) for name, array in expected.items()}
+        known, moved = self._rounding.get(number, (0, zeros))
+        for _ in range(known, draws):
+            found = self._program.tensors(arrays, _noise(self._random))
+            for name, array in expected.items():
+                moved[name] = np.maximum(moved[name], _distance(np.asarray(found[name]), array))
+        self._rounding[number] = max(known, draws), moved
+        return moved
+
+    def _compiled_outputs(self, number):
+        """What Keras computes of a trial where XLA compiles it; no outputs where that does not."""
+        if number not in self._compiled:
+            try:
+                self._compiled[number] = self._program.compiled(self.trials[number][1])
+            except Exception:  # Of operations that XLA does not have.
+                self._compiled[number] = {}
+        return self._compiled[number]
 
 
 def _distance(found, expected):
@@ -170,6 +227,31 @@ def _noise(random):
     return change
 
 
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """What the report of an export says of a file.
+
+    Args:
+        ranges: dict of the name of an input to the least and the greatest number for which the file was compared.
+        names_nan: bool. Whether the file is said to differ for NaN.
+    """
+
+    ranges: dict
+    names_nan: bool
+
+    @classmethod
+    def of(cls, folder, format):
+        """What the manifest of a bundle has of it."""
+        manifest = read_manifest(folder)
+        ranges = [each.ranges for each in manifest.domain.values()]
+        return cls(functools.reduce(dict.__or__, ranges, {}), bool(manifest.artifact(format).known_differences))
+
+    def is_beyond(self, arrays):
+        """Whether a number, or an infinity, is beyond the ranges."""
+        pairs = [(arrays[name], each) for name, each in self.ranges.items()]
+        return any(((array < low) | (array > high)).any() for array, (low, high) in pairs)
+
+
 def one_line(error):
     """The type and text of an error."""
     text = " ".join(re.sub(r"\x1b\[\d+m", "", str(error)).split())
@@ -193,22 +275,19 @@ def outcomes(graph, seed, formats, given=None, regions=tuple(FLOATS)):
     return together or {each: _alone(program, each, reference) for each in formats}
 
 
-def _exported(program, formats, reference, **options):
+def _exported(program, formats, reference):
     """The outcomes of one export of several formats, or None where it raises."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            report = export(
-                program.model, f"{folder}/bundle", formats, progress=False, options=ExportOptions(**options)
-            )
+            export(program.model, f"{folder}/bundle", formats, progress=False)
         except Exception:  # Each format alone tells its own error.
             return None
-        found = {}
-        for format in formats:
-            different = reference.difference(load(f"{folder}/bundle", format))
-            if different is not None and "differs from Keras for" in str(report):
-                different = dataclasses.replace(different, kind=SAID)
-            found[format] = different or Outcome(EQUAL)
-        return found
+        return {format: _accepted(f"{folder}/bundle", format, reference) for format in formats}
+
+
+def _accepted(folder, format, reference):
+    """The outcome of a file that was written."""
+    return reference.difference(load(folder, format), Said.of(folder, format)) or Outcome(EQUAL)
 
 
 def _alone(program, format, reference):
@@ -221,7 +300,7 @@ def _alone(program, format, reference):
             return Outcome(REFUSED, one_line(error))
         except Exception as error:  # No error that the package raises on purpose.
             return Outcome(CRASH, one_line(error))
-        return reference.difference(load(f"{folder}/bundle", format)) or Outcome(EQUAL)
+        return _accepted(f"{folder}/bundle", format, reference)
 
 
 def _judged(program, format, reference, detail):
@@ -231,7 +310,7 @@ def _judged(program, format, reference, detail):
             export(program.model, f"{folder}/b", [format], progress=False, options=ExportOptions(tolerance=1e30))
         except ExportError as error:
             return Outcome(CAUGHT, f"{detail} / {one_line(error)}")
-        different = reference.difference(load(f"{folder}/b", format), ORDINARY)
+        different = reference.difference(load(f"{folder}/b", format), regions=ORDINARY)
     if different is None:
         return Outcome(UNSOUND, detail)
     return dataclasses.replace(different, kind=CAUGHT, detail=f"{detail} / {different.detail}")

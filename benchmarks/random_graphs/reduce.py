@@ -10,7 +10,7 @@ from .judge import outcomes
 from .regions import ORDINARY
 
 # Seconds of a reduction on inputs that data of users have, and on others.
-_SECONDS, _FEWER_SECONDS = 60.0, 20.0
+_SECONDS, _FEWER_SECONDS = 30.0, 10.0
 
 
 class Reduction:
@@ -64,11 +64,7 @@ class Reduction:
         }
         return program.tensors(arrays)
 
-    def _cut(
-        self,
-        names,
-        tensors,
-    ):
+    def _cut(self, names, tensors):
         """The graph in which some nodes are inputs, with their values."""
         made = [
             Input(name, (None, *tensors[name].shape[1:]) if len(tensors[name].shape) else (), tensors[name].dtype.name)

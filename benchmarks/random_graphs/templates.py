@@ -325,6 +325,8 @@ def _classes():
             takes = [_LETTERS.get(array.dtype.name) for array in case.arrays]
             if name in _WITHOUT or name.startswith(("Random", "Rand")) or None in takes or case.call is not _call:
                 continue
+            if "Conv" in name and "channels_first" in case.options:  # Keras adds a bias to the axis that has its size.
+                continue
             tensors = [f"{{{each}}}" for each in range(len(takes))]
             given = f"[{', '.join(tensors)}]" if len(tensors) > 1 else tensors[0]
             ranks = [f"{letter}{array.ndim}" for letter, array in zip(takes, case.arrays, strict=True)]

@@ -37,12 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_mode(parser: argparse._ActionsContainer, default: str | None = None) -> None:
     """Adds the options that describe a mode of quantization."""
     add = parser.add_argument
-    known = "fp16, int8, int8_static, weight_int8, weight_int4, gguf or learned"
+    known = "fp16, int8, int8_static, full_int8, weight_int8, weight_int4, gguf or learned"
     known += f" (default: {default})" if default else ""
     known += "" if default else "; several, such as int8,weight_int4, for a bundle each in a folder of its name"
     add("--quantize", metavar="MODE", default=default, help=known)
-    add("--calibrate", metavar="FILE", help=".npz with an array for each input, for int8_static")
-    add("--ranges", metavar="METHOD", help="how int8_static finds ranges: mse (default), percentile or minmax")
+    add("--calibrate", metavar="FILE", help=".npz with an array for each input, for int8_static, full_int8")
+    add("--ranges", metavar="METHOD", help="how these find ranges: mse (default), percentile or minmax")
     help = "weights that are not quantized, such as '*/head/*'; repeatable"
     add("--keep-float", action="append", metavar="PATTERN", help=help)
     add("--gguf", metavar="FILE", help="the GGUF file that the model was read from, whose blocks gguf keeps")
@@ -107,22 +107,26 @@ def read_mode(arguments: argparse.Namespace) -> Quantization:
 
 def _own_options(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The options that single modes have, by mode and argument."""
-    from keras_transformer.export.quantization.options import GGUF, LEARNED, Int8Static, WeightInt4
+    from keras_transformer.export.quantization.options import GGUF, LEARNED, FullInt8, Int8Static, WeightInt4
 
     given: dict[str, dict[str, Any]] = {
         Int8Static.mode: {"calibration": arguments.calibrate, "ranges": arguments.ranges},
+        FullInt8.mode: {"calibration": arguments.calibrate, "ranges": arguments.ranges},
         WeightInt4.mode: {"block_size": arguments.block_size},
         GGUF: {"file": arguments.gguf},
         LEARNED: {"source": arguments.weights},
     }
-    options = {"gguf": GGUF, "weights": LEARNED, "calibrate": Int8Static.mode, "block_size": WeightInt4.mode}
-    for option, mode in options.items():
-        if getattr(arguments, option) is not None and mode not in names:
-            raise QuantizationError(f"--{option.replace('_', '-')} is for --quantize {mode}")
+    calibrated = (Int8Static.mode, FullInt8.mode)
+    options = {"gguf": (GGUF,), "weights": (LEARNED,), "calibrate": calibrated, "block_size": (WeightInt4.mode,)}
+    for option, modes in options.items():
+        if getattr(arguments, option) is not None and not set(modes).intersection(names):
+            raise QuantizationError(f"--{option.replace('_', '-')} is for --quantize {' or '.join(modes)}")
     if LEARNED in names and arguments.weights is None:
         raise QuantizationError(f"--quantize {LEARNED} needs --weights: a file of QuantizedWeights.save")
     if arguments.calibrate:
-        given[Int8Static.mode]["calibration"] = batches_of(read_arrays(arguments.calibrate))
+        batches = batches_of(read_arrays(arguments.calibrate))
+        for mode in calibrated:
+            given[mode]["calibration"] = batches
     return {mode: {key: value for key, value in own.items() if value is not None} for mode, own in given.items()}
 
 

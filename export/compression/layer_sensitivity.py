@@ -16,6 +16,7 @@ from keras_transformer.export.onnx.quantization.graph_quantizer import is_candid
 from keras_transformer.export.onnx.quantization.quantize import quantize_files
 from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
+from keras_transformer.export.quantization.calibration_data import bundle_batches
 from keras_transformer.export.quantization.options import MODES, Int8Static, Quantization, matches
 from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
@@ -89,6 +90,9 @@ def sensitivity(
         raise QuantizationError(
             f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: {quantize!r}"
         )
+    if isinstance(quantization, Int8Static):
+        batches = bundle_batches(quantization.calibration, manifest)
+        quantization = dataclasses.replace(quantization, calibration=batches)
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
     files = dict(record.signatures)

@@ -16,6 +16,7 @@ from keras_transformer.export.data.checks import (
     json_object,
     shown,
 )
+from keras_transformer.export.data.integer_share import IntegerShare
 from keras_transformer.export.data.manifest_records import FileNames, SignatureRecord, WeightsRecord
 from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.data.preprocessing.steps import Preprocessing
@@ -38,6 +39,7 @@ class ArtifactRecord:
         float_size: bytes of the float files that were quantized, or None.
         quantization: the mode of quantization; None for float files.
         tolerance: largest change of an output that the quantization was allowed, or None.
+        integers: `IntegerShare` of quantized files, or None where they are not read.
         float_files: what became of the float files that were not run, or None.
         behavior: dict of what quantization changed in the predictions, or None.
         evaluation: dict of what quantization changed in the score of the task, or None.
@@ -59,6 +61,7 @@ class ArtifactRecord:
     float_size: int | None = None
     quantization: str | None = None
     tolerance: float | None = None
+    integers: IntegerShare | None = None
     float_files: str | None = None
     behavior: dict[str, float] | None = None
     evaluation: JsonObject | None = None
@@ -91,6 +94,7 @@ class ArtifactRecord:
             ("quantization", self.quantization),
             ("tolerance", self.tolerance),
             ("weights", None if is_float else weights),
+            ("integers", None if self.integers is None else self.integers.to_dict()),
             ("float_files", self.float_files),
             ("behavior", self.behavior),
             ("evaluation", self.evaluation),
@@ -137,6 +141,7 @@ class ArtifactRecord:
             float_size=float_size,
             quantization=_text(fields.get("quantization")),
             tolerance=tolerance,
+            integers=IntegerShare.from_dict(fields["integers"], where) if "integers" in fields else None,
             float_files=_text(fields.get("float_files")),
             behavior=json_object(fields.get("behavior")),
             evaluation=json_object(fields.get("evaluation")),

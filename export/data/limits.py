@@ -48,6 +48,7 @@ LIMITS: dict[str, Limits] = {
     "fp16": Limits(1.01, 0.002, 0.98, 0.95, 0, change=0.02, classes=0.002),
     "int8": Limits(1.05, 0.025, 0.9, 0.85, 0, change=0.3, classes=0.03),
     "int8_static": Limits(1.1, 0.1, 0.8, 0.7, 0, change=0.5, classes=0.1),
+    "full_int8": Limits(1.1, 0.1, 0.8, 0.7, 0, change=0.5, classes=0.1),
     "weight_int8": Limits(1.02, 0.02, 0.9, 0.8, 0, change=0.15, classes=0.02),
     "weight_int4": Limits(1.25, 0.2, 0.65, 0.55, 0, change=0.8, classes=0.2),
     "gguf": Limits(1.1, 0.05, 0.85, 0.8, 0, change=0.3, classes=0.05),

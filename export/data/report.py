@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from keras_transformer.export.data.integer_share import IntegerShare
 from keras_transformer.export.data.parity import Parity, TwinRecord
 from keras_transformer.export.data.tables import Part, Table, Verdict, plain
 from keras_transformer.export.data.target_result import TargetResult
@@ -30,6 +31,7 @@ class Artifact:
             front of the file"; or None.
         known_differences: what the files compute otherwise than Keras for unusual numbers, a text each.
         rounded: number of weights that are quantized, or None where that is not known.
+        integers: `IntegerShare` of quantized files, or None where they are not read.
     """
 
     format: str
@@ -44,6 +46,7 @@ class Artifact:
     preprocessing: dict[str, str] | None = None
     known_differences: tuple[str, ...] = ()
     rounded: int | None = None
+    integers: IntegerShare | None = None
 
     @property
     def ratio(self) -> float:
@@ -106,8 +109,7 @@ class Report:
             )
             rows.append((each.format, readable_size(each.size), *figures))
         for title, cell in _QUANTIZED.items():
-            # A file of which nothing was quantized is the float one.
-            cells = [cell(each) if each.rounded != 0 else None for each in self.artifacts.values()]
+            cells = [cell(each) for each in self.artifacts.values()]
             if any(cells):
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
         rows[1:1] = self._twin_row(len(rows[0]))
@@ -130,9 +132,7 @@ class Report:
         lines = [] if self.twin is None else [f"twin: {', '.join(self.twin.steps)}, against the model that was given"]
         constant = {each.output: None for one in self.artifacts.values() for each in one.parity if each.is_constant}
         lines += [f"output '{name}' is constant over all probes: nothing was shown; {_SHOWS}" for name in constant]
-        return lines + [
-            f"{each.format}: nothing was quantized" for each in self.artifacts.values() if each.rounded == 0
-        ]
+        return lines + [f"{each.format}: {each.integers}" for each in self.artifacts.values() if each.integers]
 
     def _preprocessing(self) -> list[str]:
         """A line for each format: where the preprocessing of which inputs is computed."""
@@ -163,7 +163,11 @@ class Report:
     def from_dict(cls, record: JsonObject) -> Report:
         """Returns the report of a dict from `to_dict`."""
         artifacts = {
-            name: dataclasses.replace(Artifact(**each), parity=[Parity(**parity) for parity in each["parity"]])
+            name: dataclasses.replace(
+                Artifact(**each),
+                parity=[Parity(**parity) for parity in each["parity"]],
+                integers=each.get("integers") and IntegerShare(**each["integers"]),
+            )
             for name, each in record["artifacts"].items()
         }
         target = record.get("target") and TargetResult.from_dict(record["target"])

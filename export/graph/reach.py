@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from keras_transformer.export.graph.traced_graph import TracedGraph
 
-_LOOPS, _BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf")
+LOOPS, _BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf")
 
 
 class Read(NamedTuple):
@@ -21,10 +21,12 @@ class Read(NamedTuple):
     Args:
         node: its `Node`.
         given: whether each of its operands is computed from the input.
+        is_entered: whether it is a loop, a branch or a function, whose own operations are reached instead.
     """
 
     node: Node
     given: Sequence[bool]
+    is_entered: bool
 
 
 def reads_of(graph: TracedGraph, name: str, passes: Callable[[Read], bool]) -> list[Read]:
@@ -57,7 +59,8 @@ class _Reach:
     def _unreached(self, nodes: list[Node], names: set[str]) -> Iterator[Node]:
         """The operations that read none of the tensors; the results of the others join these."""
         for node in nodes:
-            found = Read(node, [node_name(each) in names for each in node.inputs])
+            is_entered = node.op in self._functions or node.op in (*LOOPS, *_BRANCHES)
+            found = Read(node, [node_name(each) in names for each in node.inputs], is_entered)
             if not any(found.given):
                 yield node
                 continue
@@ -79,6 +82,6 @@ class _Reach:
         """The functions of a loop or a branch, or the one that is called by its name."""
         if node.op in self._functions:
             yield self._functions[node.op]
-        if node.op in (*_LOOPS, *_BRANCHES):
+        if node.op in (*LOOPS, *_BRANCHES):
             names = (each.func.name for each in node.message.attr.values())
             yield from (self._functions[name] for name in names if name in self._functions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from keras_transformer.export.format import Format
@@ -13,8 +13,10 @@ from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
 
     from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.integer_share import Product
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.data.preprocessing.steps import Preprocessing
     from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
@@ -48,10 +50,10 @@ class OnnxFormat(Format):
         return output_names(inputs, outputs)
 
     def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
-        from keras_transformer.export.onnx.quantization import quantize, ternary
+        from keras_transformer.export.onnx.quantization import full_integers, quantize, ternary
 
-        module = ternary if spec.quantization.mode == "ternary" else quantize
-        module.quantize(spec, directory, files)
+        modules = {"ternary": ternary, "full_int8": full_integers}
+        modules.get(spec.quantization.mode, quantize).quantize(spec, directory, files)
 
     def stored_weights(
         self, directory: pathlib.Path, files: dict[str, str], names: Sequence[str]
@@ -70,6 +72,13 @@ class OnnxFormat(Format):
         from keras_transformer.export.onnx.weights.weight_pairs import weight_pairs
 
         return weight_pairs(source, directory, files)
+
+    def products(
+        self, path: pathlib.Path, locate: Callable[[str, str], str], arrays: Mapping[str, np.ndarray]
+    ) -> Iterator[Product]:
+        from keras_transformer.export.onnx.quantization.products import products
+
+        return products(path, locate, arrays)
 
     def open(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
         from keras_transformer.export.onnx.runtime import OnnxRuntime

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.graph.part import Node
+from keras_transformer.export.graph.part import Node, constant
+
+_MOVES = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Transpose", "Tile", "BroadcastTo", "StridedSlice", "Slice")
+# Operations whose integers are counts of elements, or their places.
+_COUNTS = ("Shape", "ShapeN", "Size", "Rank", "Range", "ArgMax", "ArgMin", "Where")
+_NARROW = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16)
+# Float32 has all integers below.
+_SMALL = 2**24
 
 
 def is_float32(node: Node) -> bool:
@@ -45,3 +53,20 @@ def is_byte(node: Node) -> bool:
 def is_int64(node: Node) -> bool:
     """Whether the first input is int64."""
     return node.dtype() == tf.int64
+
+
+def is_wide_integer(node: Node) -> bool:
+    """Whether the first input is of integers that float32 does not have."""
+    return is_integer(node) and node.dtype() not in _NARROW
+
+
+def is_small(node: Node | None) -> bool:
+    """Whether the integers that an operation computes are small: constants, counts and places of elements, and casts."""
+    while node is not None and node.op in _MOVES:
+        node = node.producer(0)
+    if node is None:
+        return False
+    value = constant(node)
+    if value is not None:
+        return bool((np.abs(value.astype("float64")) < _SMALL).all())
+    return node.op in _COUNTS or (node.op == "Cast" and node.dtype() in _NARROW)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.operation_results import result_types
 from keras_transformer.export.graph.part import GraphPart, Node
-from keras_transformer.export.graph.reach import Read, reads_of
+from keras_transformer.export.graph.reach import LOOPS, Read, reads_of
 from keras_transformer.export.operations.operation import NAN
 from keras_transformer.export.operations.table import OPERATIONS
 
@@ -22,24 +22,32 @@ _SELECTS = ("Select", "SelectV2")
 _NUMBERLESS = ("Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike")
 
 
-def known_differences(graph: TracedGraph, format: str, locate: Callable[[str, str], str]) -> dict[str, str]:
+def known_differences(
+    graph: TracedGraph, format: str, locate: Callable[[str, str], str], recurrent: Collection[str] = ()
+) -> dict[str, str]:
     """What the file of a signature computes otherwise than Keras: a line for each input of which it does.
 
-    NaN counts where the model itself tells it from numbers, or selects others in its place: elsewhere Keras's result is NaN
-    as well, and shows nothing.
+    NaN counts where the model tells it from numbers, selects others in its place, or computes something else than floats
+    of it, such as a comparison or a place in a sorted row: elsewhere the result of Keras is NaN as well, and shows nothing.
 
     Args:
         graph: `TracedGraph` of the signature.
         format: name of the format.
         locate: the layer that an operation came from, of the name of the operation and that of the node.
+        recurrent: names of the layers whose loops are operators of the file, which limit what they take.
     """
+
+    def differs(node: Node) -> bool:
+        is_recurrent = node.op in LOOPS and locate(node.op, node.message.name) in recurrent
+        return is_recurrent or _differs_for_nan(node, format)
+
     lines: dict[str, str] = {}
     for name in _inputs_with_nan(graph):
         reads = reads_of(graph, name, _passes(_is_check))
-        is_told = any(_is_choice(each) or _is_check(each.node) for each in reads)
-        found = [each.node for each in reads if _differs_for_nan(each.node, format)] if is_told else []
+        found = [each.node for each in reads if differs(each.node)] if any(map(_is_told, reads)) else []
         if found:
-            places = dict.fromkeys(f"{node.op} of layer '{locate(node.op, node.message.name)}'" for node in found)
+            named = ((node.op.removeprefix("Stateless"), locate(node.op, node.message.name)) for node in found)
+            places = dict.fromkeys(f"{operation} of layer '{layer}'" for operation, layer in named)
             lines[name] = f"differs from Keras for NaN in '{name}': {_listed(list(places))}"
     return lines
 
@@ -67,7 +75,7 @@ def tells_infinities(node: Node) -> bool:
 
 def _inputs_with_nan(graph: TracedGraph) -> list[str]:
     part = GraphPart(graph.graph_def.node, graph.outputs.values())
-    floats = {node.message.name for node in part if node.message.name in graph.inputs and _holds_nan(node)}
+    floats = {node.message.name for node in part if node.message.name in graph.inputs and any(_holds_nan(node))}
     return [name for name in graph.inputs if name in floats]
 
 
@@ -84,7 +92,13 @@ def _listed(places: list[str], most: int = 3) -> str:
 
 def _passes(tells: Callable[[Node], bool]) -> Callable[[Read], bool]:
     """Whether a result may be NaN where an operand is: no number is selected in the place of what an operation tells."""
-    return lambda read: _holds_nan(read.node) and not (_is_choice(read) and _checks(read.node.producer(0), tells))
+    return lambda read: any(_holds_nan(read.node)) and not (_is_choice(read) and _checks(read.node.producer(0), tells))
+
+
+def _is_told(read: Read) -> bool:
+    """Whether an operation selects between what may be NaN and something else, or computes no floats of it."""
+    is_counted = not read.is_entered and read.node.op not in _NUMBERLESS
+    return is_counted and (_is_choice(read) or not all(_holds_nan(read.node)))
 
 
 def _is_choice(read: Read) -> bool:
@@ -92,12 +106,12 @@ def _is_choice(read: Read) -> bool:
     return read.node.op in _SELECTS and any(read.given[1:])
 
 
-def _holds_nan(node: Node) -> bool:
-    """Whether a result may be NaN where an operand is."""
+def _holds_nan(node: Node) -> list[bool]:
+    """Whether each result may be NaN where an operand is."""
     if node.op in _NUMBERLESS:
-        return False
+        return [False]
     types = map(tf.as_dtype, result_types(node.op, node.message.attr))
-    return any(each.is_floating or each.is_complex or each == tf.variant for each in types)
+    return [each.is_floating or each.is_complex or each == tf.variant for each in types]
 
 
 def _is_check(node: Node) -> bool:

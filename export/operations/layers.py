@@ -57,8 +57,9 @@ def cropped_or_resized(
             images, (layer.height, layer.width), crop_to_aspect_ratio=True, data_format=layer.data_format
         ),
     )
-    found.set_shape(layer.compute_output_shape(images.shape))
-    return found
+    shape = layer.compute_output_shape(images.shape)
+    sizes = [tf.shape(images)[axis] if size is None else size for axis, size in enumerate(shape)]
+    return tf.reshape(found, sizes)  # The converter of TFLite forgets the rank of what a branch returns.
 
 
 def resized_by_factors(layer: keras.layers.UpSampling2D, images: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.quantization.options import GGUF, Gguf, Learned, Quantization, matches
 from keras_transformer.export.remedies import Remedy
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from keras_transformer.quantization import QuantizedWeights
     from keras_transformer.quantization.blocks import Blocks
 
-# Smaller weights are not quantized: the nodes would cost more.
-_SMALL = 2048
 _SHOWN = 3
 # The modes that keep integers.
 KEPT = (Gguf, Learned)
@@ -96,7 +95,7 @@ def check_models(precisions: Sequence[Quantization | None], model: keras.Model, 
         weights = {
             variable.path: variable
             for variable in model.variables
-            if len(variable.shape) > 1 and math.prod(variable.shape) >= _SMALL
+            if len(variable.shape) > 1 and math.prod(variable.shape) >= SMALL
         }
         kept = matches(weights, each.keep_float)
         blocks = blocks_of(each)

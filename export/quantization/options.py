@@ -4,65 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from keras_transformer.export.data.limits import LIMITS
-from keras_transformer.export.data.short_repr import short_repr
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.quantization.former_calls import FormerCall
-from keras_transformer.export.quantization.ranges import RANGES
+from keras_transformer.export.quantization.calibrated import FullInt8, Int8Static
+from keras_transformer.export.quantization.mode import BLOCK_SIZE, Quantization
 from keras_transformer.export.remedies import Remedy
-from keras_transformer.utils.types import ArrayLike, Path
+from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
     from keras_transformer.quantization import QuantizedWeights
 
 FLOAT = "float32"
-BLOCK_SIZE = 32
-
-
-@dataclasses.dataclass(frozen=True, repr=False, kw_only=True)
-class Quantization(metaclass=FormerCall):
-    """Base of the modes of quantization: how weights, and in some modes activations, are quantized.
-
-    Args:
-        keep_float: tuple of patterns (`fnmatch`) of weights' paths, such as `"*/head/*"`, that stay float32.
-        tolerance: largest change of the rows of an output on the probes, see
-            `verification.quantized.outputs.row_change`; by the mode when None.
-
-    Attributes:
-        mode: the name of the mode, which stands for it where it has its default options.
-
-    Example:
-
-    >>> isinstance(Int8(), Quantization), Int8().mode
-    (True, 'int8')
-    """
-
-    mode: ClassVar[str]
-
-    keep_float: tuple[str, ...] = ()
-    tolerance: float | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.keep_float, str):
-            object.__setattr__(self, "keep_float", (self.keep_float,))
-        if self.tolerance is None:
-            object.__setattr__(self, "tolerance", LIMITS[self.mode].change)
-
-    def __repr__(self) -> str:
-        return short_repr(self, tolerance=LIMITS[self.mode].change)
-
-    @property
-    def block_size(self) -> int:
-        """Weights of a table or a matrix in blocks that share a scale."""
-        return BLOCK_SIZE
-
-    @property
-    def activation_bits(self) -> int:
-        """Bits of the activations, where they are quantized."""
-        return 8
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -95,43 +49,6 @@ class Int8(Quantization):
     """
 
     mode: ClassVar[str] = "int8"
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Int8Static(Quantization):
-    """Weights in 8 bits, and activations that are quantized by ranges found in data.
-
-    Args:
-        calibration: iterable of dicts of arrays by input name.
-        ranges: how the range of an activation is found: "mse" (default) for the least expected squared error,
-            "percentile" to leave out 1 in 100,000 values on each side, "minmax" for the extremes.
-        activation_bits: int, 8 or 16: of the activations. With 16, which some NPUs have, ranges are symmetric in TFLite.
-            Default 8.
-        keep_float, tolerance: see `Quantization`.
-
-    Raises:
-        QuantizationError: there is no calibration, no such way to find ranges, or other bits.
-
-    Example:
-
-    >>> Int8Static([{"x": [[1.0, 2.0]]}], ranges="minmax")
-    Int8Static(calibration=..., ranges='minmax')
-    """
-
-    mode: ClassVar[str] = "int8_static"
-
-    calibration: Iterable[Mapping[str, ArrayLike]] | None = dataclasses.field(default=None, repr=False)
-    ranges: str = "mse"
-    activation_bits: int = 8  # pyright: ignore[reportIncompatibleMethodOverride]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.calibration is None:
-            raise QuantizationError("int8_static needs calibration", Remedy.CALIBRATION)
-        if self.ranges not in RANGES:
-            raise QuantizationError(f"ranges must be one of {', '.join(RANGES)}. Received: {self.ranges!r}")
-        if self.activation_bits not in (8, 16):
-            raise QuantizationError(f"activation_bits must be 8 or 16. Received: {self.activation_bits!r}")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -237,7 +154,7 @@ class Ternary(Quantization):
 
 
 CLASSES: dict[str, type[Quantization]] = {
-    each.mode: each for each in (Float16, Int8, Int8Static, WeightInt8, WeightInt4, Gguf, Learned, Ternary)
+    each.mode: each for each in (Float16, Int8, Int8Static, FullInt8, WeightInt8, WeightInt4, Gguf, Learned, Ternary)
 }
 MODES = tuple(CLASSES)
 # The names of all precisions, and of the folders of bundles in several.

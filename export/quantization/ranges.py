@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+# Larger numbers are no activations, but additive masks: beside them, no step of 8 bits is left for the others.
+LARGEST = 6e4
 # Half of them are for negative numbers.
 _BINS = 8192
 _LEVELS = 255

@@ -14,13 +14,13 @@ from keras_transformer.export.graph.traced import weight_names
 from keras_transformer.export.graph.traced_graph import arguments_of
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.kept import blocks_of
+from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.quantization.options import KEPT, Quantization, matches
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.kept_weights import KeptWeight, unpacked
 from keras_transformer.utils.types import Tensor
 
-_SMALL = 2048
 _BLOCK = 128
 
 
@@ -87,7 +87,7 @@ class QuantizedModule(tf.Module):
 
 
 def _is_large(variable: keras.Variable) -> bool:
-    return str(variable.dtype) == "float32" and len(variable.shape) > 1 and np.prod(variable.shape) >= _SMALL
+    return str(variable.dtype) == "float32" and len(variable.shape) > 1 and np.prod(variable.shape) >= SMALL
 
 
 def _kept(variables: dict[str, keras.Variable], quantization: Quantization) -> dict[str, KeptWeight]:

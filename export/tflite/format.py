@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from keras_transformer.export.format import Format
@@ -12,8 +12,10 @@ from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
 
     from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.integer_share import Product
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
     from keras_transformer.export.graph.traced import TracedModule
@@ -36,10 +38,10 @@ class TFLiteFormat(Format):
         return write(traced, spec, directory)
 
     def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
-        from keras_transformer.export.tflite.quantization import quantize, ternary
+        from keras_transformer.export.tflite.quantization import full_integers, quantize, ternary
 
-        module = ternary if spec.quantization.mode == "ternary" else quantize
-        module.quantize(spec, directory, files)
+        modules = {"ternary": ternary, "full_int8": full_integers}
+        modules.get(spec.quantization.mode, quantize).quantize(spec, directory, files)
 
     def stored_weights(
         self, directory: pathlib.Path, files: dict[str, str], names: Sequence[str]
@@ -58,6 +60,13 @@ class TFLiteFormat(Format):
         from keras_transformer.export.tflite.weights.weight_pairs import weight_pairs
 
         return weight_pairs(source, directory, files)
+
+    def products(
+        self, path: pathlib.Path, locate: Callable[[str, str], str], arrays: Mapping[str, np.ndarray]
+    ) -> Iterator[Product]:
+        from keras_transformer.export.tflite.quantization.products import products
+
+        return products(path, locate)
 
     def open(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
         from keras_transformer.export.tflite.runtime import fitting_runtime

@@ -7,7 +7,7 @@ import functools
 import pathlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -112,11 +112,18 @@ class PlannedRunner:
     def __init__(self, runner: Any, runs_twice: bool = False) -> None:
         self._runner, self._runs_twice = runner, runs_twice
         details = runner.get_input_details()
+        self._integer_inputs = _steps_of(details)
+        self._integer_outputs = _steps_of(runner.get_output_details())
         self._is_dynamic = any(-1 in each["shape_signature"] for each in details.values())
         self._last: dict[str, Any] = {}
         self._is_settled = False
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        codes = {name: step.codes(arrays[name]) for name, step in self._integer_inputs.items()}
+        results = self._run({**arrays, **codes})
+        return results | {name: step.numbers(results[name]) for name, step in self._integer_outputs.items()}
+
+    def _run(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if self._is_dynamic:
             # A number may be a size.
             sizes = {name: array.shape or array.item() for name, array in arrays.items()}
@@ -137,6 +144,45 @@ class PlannedRunner:
         for rows in (len(array) + 1, len(array)):
             shape = np.array([rows, *array.shape[1:]], "int32")
             self._runner._interpreter_wrapper.ResizeInputTensor(index, shape, False, graph)
+
+
+class IntegerStep(NamedTuple):
+    """How an input or output of integers represents floats: `number = (code - zero) * scale`.
+
+    Example:
+
+    >>> step = IntegerStep(0.5, -128, np.dtype("int8"))
+    >>> step.codes(np.array([0.0, 1.0, 500.0])).tolist(), step.numbers(np.array([-126], "int8")).tolist()
+    ([-128, -126, 127], [1.0])
+    """
+
+    scale: float
+    zero: int
+    dtype: np.dtype[np.generic]
+
+    def codes(self, numbers: np.ndarray) -> np.ndarray:
+        """Floats as integers; those beyond the range become its ends, and integers stay as they are."""
+        if numbers.dtype == self.dtype:
+            return numbers
+        ends = np.iinfo(self.dtype)
+        return np.clip(np.round(numbers / self.scale) + self.zero, ends.min, ends.max).astype(self.dtype)
+
+    def numbers(self, codes: np.ndarray) -> np.ndarray:
+        """Integers as floats."""
+        return (codes.astype("float32") - np.float32(self.zero)) * np.float32(self.scale)
+
+
+class _Details(TypedDict):
+    """What an interpreter says of an input or output."""
+
+    dtype: type[np.generic]
+    quantization: tuple[float, int]
+
+
+def _steps_of(details: Mapping[str, _Details]) -> dict[str, IntegerStep]:
+    """The steps of the inputs or outputs that are floats in integers."""
+    found = {name: (*each["quantization"], np.dtype(each["dtype"])) for name, each in details.items()}
+    return {name: IntegerStep(*each) for name, each in found.items() if each[0] and each[2].kind in "iu"}
 
 
 def fitting_runtime(directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:

@@ -11,10 +11,12 @@ from keras_transformer.export.errors import ParityError
 # The largest difference allowed on an output whose rounding was not measured, as a share of its scale.
 UNMEASURED = 1e-5
 # How many times the largest movement of a block a difference may be. The files of SmolLM2 reach 2.5.
-_FACTOR = 6.0
+FACTOR = 6.0
 # Units in the last place of an element that are always allowed.
 _UNITS = 4.0
 _ULP = 2.0**-23
+# TensorFlow takes smaller numbers for 0 on a CPU, runtimes compute with them.
+_DENORMAL = float(np.finfo("float32").tiny)
 # So many units of a half precision may a model differ by whose rounding was not measured, as a share of its scale.
 _UNMEASURED_UNITS = 16.0
 _SCALE_FLOOR = 1e-6
@@ -57,10 +59,10 @@ class Limit:
             if self.unit > 1:
                 share = max(share, _UNMEASURED_UNITS * _ULP * self.unit)
             return np.asarray(share * scale)
-        moved = _FACTOR * self.unit * rounding.astype("float64")
+        moved = FACTOR * self.unit * rounding.astype("float64")
         if math.isfinite(self.ceiling):
             moved = np.minimum(moved, self.ceiling * block_maximum(np.abs(expected)))
-        return moved + _UNITS * _ULP * self.unit * np.abs(expected)
+        return moved + _UNITS * _ULP * self.unit * np.abs(expected) + _DENORMAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,7 +193,7 @@ def _compare_levels(got: np.ndarray, expected: np.ndarray, rounding: np.ndarray 
     not many more places than the rounding of the model moves."""
     steps = np.abs(got.astype("int32") - expected)
     moved = 0 if rounding is None else int(np.count_nonzero(rounding))
-    allowed = expected.size if limit.is_quantized else _FEWEST_STEPS + _FACTOR * moved
+    allowed = expected.size if limit.is_quantized else _FEWEST_STEPS + FACTOR * moved
     share = np.count_nonzero(steps) / allowed if steps.max() <= 1 or limit.is_quantized else math.inf
     largest = float(steps.max())
     return Difference(largest, _scale(expected.astype("float64")), float(share), 1.0, largest)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_transformer.export.graph.operation_results import result_type
 from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.runtime.precision import full_precision
-from keras_transformer.export.verification.comparison import block_maximum
+from keras_transformer.export.verification.comparison import FACTOR, block_maximum
 from keras_transformer.export.verification.coverage import Branches, mark
 from keras_transformer.export.verification.double_precision import outputs_in_double
 from keras_transformer.export.verification.graph_execution import GraphExecution, Observe, Operation
@@ -22,8 +22,9 @@ from keras_transformer.utils.types import Tensor
 if TYPE_CHECKING:
     from keras_transformer.export.graph.traced_graph import TracedGraph
 
-# Draws of the noise; the largest movement counts.
-DRAWS = 4
+# Draws of the noise; the largest movement counts. Further draws count for integers where the first ones do not explain a
+# difference: one that is next to a jump moves in half of them. Their noise is as much wider as floats may differ by.
+DRAWS, _FURTHER = 4, 20
 _ULP = 2.0**-23
 _FLOAT32 = tf.float32.as_datatype_enum
 _SUMS = ("Mean", "Sum")
@@ -37,13 +38,16 @@ class Movement:
     Args:
         graph: `TracedGraph`.
         weights: dict of the name of a node to its tensor: all that are no inputs.
+        of_summands: bool. Whether there is noise on the operands of every sum of products, and further draws of integers.
     """
 
-    def __init__(self, graph: TracedGraph, weights: Mapping[str, object]) -> None:
+    def __init__(self, graph: TracedGraph, weights: Mapping[str, object], of_summands: bool = False) -> None:
         self._graph, self._weights = graph, dict(weights)
         self._execution = GraphExecution(graph.outlined)
         inputs = (*graph.inputs, *weights)
-        self._noisy = NoisyGraph(graph.outlined, inputs, graph.outputs.values(), _rounds, _rounds_operands)
+        rounds_operands = _rounds_summands if of_summands else _rounds_operands
+        self._noisy = NoisyGraph(graph.outlined, inputs, graph.outputs.values(), _rounds, rounds_operands)
+        self._further = _FURTHER if of_summands else 0
         self.branches = Branches()
 
     def outputs(self, inputs: Mapping[str, np.ndarray], observe: Observe | None = None) -> dict[str, np.ndarray]:
@@ -83,9 +87,13 @@ class Movement:
         with full_precision():
             units: dict[tuple[str, str], float] = {}
             outputs = self.run(inputs, units)
-            for _ in range(DRAWS):
-                results = list(self._noisy(list(tensors.values()), units))
+            has_integers = any(each.dtype.kind != "f" for each in outputs.values())
+            for number in range(DRAWS + has_integers * self._further):
+                widths = units if number < DRAWS else {key: FACTOR * each for key, each in units.items()}
+                results = list(self._noisy(list(tensors.values()), widths))
                 for (name, output), result in zip(outputs.items(), results, strict=True):
+                    if number >= DRAWS and output.dtype.kind == "f":
+                        continue
                     moved = _moved(result.numpy(), output)
                     found[name] = np.maximum(found[name], moved) if name in found else moved
         return found
@@ -111,6 +119,13 @@ def _rounds_operands(operation: Any) -> bool:
     """Whether an operation, a `NodeDef`, is exact for operands that are rounded."""
     found = OPERATIONS.get(operation.op)
     return found is not None and found.rounds_operands
+
+
+def _rounds_summands(operation: Any) -> bool:
+    """The same, where sums of products count too."""
+    found = OPERATIONS.get(operation.op)
+    is_sum = found is not None and found.sum_length is not None and not found.rounds_coordinates
+    return is_sum or _rounds_operands(operation)
 
 
 def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs: Sequence[Any], result: Any) -> None:

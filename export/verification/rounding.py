@@ -14,7 +14,9 @@ An image that is resized is read at coordinates, which each runtime rounds in it
 difference from those beside them.
 
 A sum that cancels is rounded as its summands are, and a remainder may jump by its divisor: there is noise on their operands
-too, other than on whole numbers.
+too, other than on whole numbers. Products of matrices and convolutions cancel as well, which shows where a function behind
+them has a jump or a pole, such as a tangent. Noise on their operands is measured where a file differs by more than the rest
+explains.
 
 In a sum of `n` numbers of random signs the `k`-th partial sum is `sqrt(k / n)` of the result, and so is its rounding.
 Together they are `sqrt(n / 2)` roundings of the result, as much as noise of `sqrt(n / 8)` units. Runtimes differ by that
@@ -50,9 +52,9 @@ if TYPE_CHECKING:
 def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callable[[], bool] = lambda: False) -> None:
     """Fills in the `rounding` of every probe: the largest movement of each block of each output.
 
-    That of a further probe is an estimate. Where a comparison needs more, the `measure` of a probe measures it, and runs the
-    graph in float64, where all operations can: the error of float32 is one more draw. An integer that another rounding
-    changes, such as a token chosen between two equal logits, has the movement 1.
+    That of a further probe is an estimate. Where a comparison needs more, the `measure` of a probe measures it, with noise
+    on the operands of products too, and runs the graph in float64, where all operations can: the error of float32 is one
+    more draw. An integer that another rounding changes, such as a token chosen between two equal logits, has the movement 1.
 
     Args:
         traced: the `TracedModule`.
@@ -65,7 +67,7 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callabl
                 if is_stopped():
                     return
                 probe.rounding = measure(probe.inputs)
-                probe.measure = functools.partial(_with_error, traced, name, probe.inputs, probe.rounding)
+                probe.measure = functools.partial(_measured, traced, name, probe.inputs, probe.rounding)
             for probe in further:
                 if not is_stopped() and not measure.branches.is_complete:
                     measure.run(probe.inputs)
@@ -74,7 +76,7 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callabl
             signature.without_effect = inputs_without_effect(traced.graphs[name], kept, measure.outputs, carried)
         for probe in further:
             probe.rounding = _estimate(probe, kept)
-            probe.measure = functools.partial(_measured, traced, name, probe.inputs)
+            probe.measure = functools.partial(_measured, traced, name, probe.inputs, {})
 
 
 def _by_graph(spec: ExportSpec) -> dict[str, tuple[list[Probe], list[Probe]]]:
@@ -90,24 +92,18 @@ def _by_graph(spec: ExportSpec) -> dict[str, tuple[list[Probe], list[Probe]]]:
     return {name: (list(kept.values()), list(further.values())) for name, (kept, further) in found.items()}
 
 
-def _movement(traced: TracedModule, name: str) -> Movement:
+def _movement(traced: TracedModule, name: str, of_summands: bool = False) -> Movement:
     graph = traced.graphs[name]
     weights = {label: each.read_value() for label, each in traced.variables(graph).items()}
-    return Movement(graph, weights | graph.captures)
+    return Movement(graph, weights | graph.captures, of_summands)
 
 
-def _measured(traced: TracedModule, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The movement by noise, and the error of float32."""
-    with contextlib.closing(_movement(traced, name)) as measure:
-        return _larger(measure(inputs), measure.error(inputs))
-
-
-def _with_error(
-    traced: TracedModule, name: str, inputs: Mapping[str, np.ndarray], rounding: Mapping[str, np.ndarray]
+def _measured(
+    traced: TracedModule, name: str, inputs: Mapping[str, np.ndarray], known: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The movement that was measured by noise, and the error of float32."""
-    with contextlib.closing(_movement(traced, name)) as measure:
-        return _larger(rounding, measure.error(inputs))
+    """The movement with noise on the operands of products too, the error of float32, or the known one: the largest."""
+    with contextlib.closing(_movement(traced, name, of_summands=True)) as measure:
+        return _larger(_larger(measure(inputs), measure.error(inputs)), known)
 
 
 def _larger(found: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -313,9 +313,12 @@ class _BundleWriter:
     def _differences(self, source: Source, name: str) -> dict[str, dict[str, str]]:
         """What the files of a format compute otherwise than Keras, as far as it is known: by signature and input."""
         from keras_transformer.export.operations.differences import known_differences
+        from keras_transformer.export.operations.operation import ONNX
+        from keras_transformer.export.operations.recurrence import has_operators
 
-        names = source.spec.names(name)
-        return {key: known_differences(source.traced.graphs[key], name, source.spec.locate) for key in names}
+        graphs, spec = source.traced.graphs, source.spec
+        recurrent = [each.name for each in spec.layers if name == ONNX and has_operators([each])]
+        return {key: known_differences(graphs[key], name, spec.locate, recurrent) for key in spec.names(name)}
 
     def _probes(self, name: str, differences: Mapping[str, Mapping[str, str]]) -> dict[str, list[Probe]]:
         """The probes of a format, without further ones with NaN in an input of which it is said that the files differ."""

@@ -58,7 +58,7 @@ def quantize(
     Args:
         bundle: path of a bundle with float ONNX or TFLite files. It is not changed.
         directory: path of the bundle to write. An existing bundle is replaced.
-        mode: "fp16", "int8", "weight_int8", "weight_int4", or a mode with options, such as `Int8Static(calibration)`,
+        mode: "fp16", "int8", "weight_int8", "weight_int4", or a mode with options, such as `FullInt8(calibration)`,
             `Gguf(file)` or `Learned(file)`. For a list of several a bundle each is written, in folders of `directory` that
             are named after them: `directory/int8`.
         evaluation: `Evaluation`: the loss that quantization may cause.

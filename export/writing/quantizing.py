@@ -15,8 +15,9 @@ import numpy as np
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import timestamp, write_manifest
 from keras_transformer.export.bundle.preprocessing import read_vocabularies
+from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
-from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe
 from keras_transformer.export.data.limits import change_limit, limits_of
 from keras_transformer.export.data.manifest import FILE as MANIFEST
 from keras_transformer.export.data.manifest import Manifest
@@ -25,12 +26,13 @@ from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.format import Format
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores, open_artifact
+from keras_transformer.export.quantization.calibrated import FullInt8
+from keras_transformer.export.quantization.calibration_data import Batch, Calibration, bundle_batches
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.inputs import check_inputs
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.preprocessing import preprocessor
 from keras_transformer.export.verification.quantized.classes import check_classes
@@ -40,8 +42,9 @@ from keras_transformer.export.verification.quantized.float_predictions import (
     checked_behavior,
     token_rows,
 )
+from keras_transformer.export.verification.quantized.integers import integer_share
 from keras_transformer.export.verification.quantized.outputs import verify_quantized
-from keras_transformer.export.verification.quantized.weights import check_quantized_weights
+from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord, check_quantized_weights
 from keras_transformer.generation import GenerationSpec
 from keras_transformer.utils.types import Cache
 
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 # What the manifest says of float files that were not run; see `request.LARGEST_RUN`.
+_MOST_PROBES = 16
 NOT_RUN = "compared with the model weight by weight, not run"
 
 
@@ -75,6 +79,7 @@ class QuantizedCopies:
         self._artifacts, self._steps = artifacts, steps
         self._measured: dict[str, Measurement] = {}
         self._predictions: FloatPredictions | None = None
+        self._calibrations: list[tuple[Calibration, list[Batch]]] = []
 
     def write(self, quantization: Quantization, folder: pathlib.Path, title: str) -> dict[str, Artifact]:
         """Fills a folder with a bundle of one precision.
@@ -120,9 +125,9 @@ class QuantizedCopies:
         name, quantization, evaluation = artifact.format, spec.quantization, spec.evaluation
         start = time.perf_counter()
         before = self._float_measurement(name) if _has_data(evaluation) else None
-        probes = {key: each for key, each in spec.probes().items() if key in spec.names(name)}
-        usual = spec.usual().probes(further=True) if spec.runs_floats else {}
-        further = {key: usual[key][len(probes[key]) :] for key in probes if key in usual}
+        spec = self._calibrated(spec)
+        probes = self._probes(name, spec)
+        further = self._further_probes(name, spec)
         predictions = self._float_predictions(name)
         judged = predictions is not None
         limit = change_limit(quantization.mode, quantization.tolerance, is_judged_on_text=judged)
@@ -131,7 +136,10 @@ class QuantizedCopies:
         files = dict(manifest.artifact(name).signatures)
         _quantize_files(get_format(name), _of_files(spec, folder, manifest, name), folder, manifest)
         size = writing.bytes_in(folder) - others_size
+        if isinstance(quantization, FullInt8):
+            write_probes(folder, probes)  # The bundle is verified again on data within the ranges.
         weights = check_quantized_weights(name, self._source, folder, files, quantization, spec.variables)
+        integers = integer_share(name, spec, folder, manifest, probes, weights)
         times: dict[str, float] = {}
         parity, classes = verify_quantized(
             folder, name, probes, limit, manifest, times, further=further, is_judged_on_text=is_lenient
@@ -148,13 +156,14 @@ class QuantizedCopies:
         record = dataclasses.replace(
             manifest.artifact(name),
             size=size,
-            weights=None if weights is None else WeightsRecord.from_dict(weights, name),
+            weights=None if weights is None else _record(weights),
             milliseconds=times,
             parity=tuple(parity),
             float_size=artifact.size,
             quantization=quantization.mode,
             tolerance=limit,
             float_files=None if spec.runs_floats else NOT_RUN,
+            integers=integers,
             behavior=behavior,
             evaluation=scores,
         )
@@ -163,6 +172,7 @@ class QuantizedCopies:
             size=size,
             rounded=None if weights is None else weights["rounded"],
             float_size=artifact.size,
+            integers=integers,
             parity=parity,
             probes=sum(map(len, (*probes.values(), *further.values()))),
             seconds=artifact.seconds + time.perf_counter() - start,
@@ -170,6 +180,33 @@ class QuantizedCopies:
             behavior=behavior,
         )
         return quantized, manifest.with_artifact(name, record)
+
+    def _probes(self, name: str, spec: ExportSpec) -> dict[str, list[Probe]]:
+        """The probes of the signatures of a format; calibration data, where other numbers are outside the ranges."""
+        if not isinstance(spec.quantization, FullInt8):
+            return {key: each for key, each in spec.probes().items() if key in spec.names(name)}
+        batches = list(spec.quantization.calibration or ())[:_MOST_PROBES]
+        key = next(iter(self._manifest.artifact(name).signatures))
+        model = open_artifact(self._source, self._manifest, name, key)
+        return {key: [Probe(each, f"calibration data {n}", dict(model(each))) for n, each in enumerate(batches)]}
+
+    def _further_probes(self, name: str, spec: ExportSpec) -> dict[str, list[Probe]]:
+        """Other batches and lengths of usual numbers, on which files run that take any numbers."""
+        if isinstance(spec.quantization, FullInt8) or not spec.runs_floats:
+            return {}
+        usual, signatures = spec.usual().probes(further=True), spec.signatures
+        return {key: usual[key][len(signatures[key].probes) :] for key in spec.names(name) if key in usual}
+
+    def _calibrated(self, spec: ExportSpec) -> ExportSpec:
+        """The spec with its calibration data as batches. Data that can be read once serve all formats and precisions."""
+        data = getattr(spec.quantization, "calibration", None)
+        if data is None:
+            return spec
+        known = next((batches for each, batches in self._calibrations if each is data), None)
+        if known is None:
+            known = bundle_batches(data, self._manifest)
+            self._calibrations.append((data, known))
+        return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, calibration=known))
 
     def _float_measurement(self, name: str) -> Measurement:
         """What the evaluation measures of the float files of one format."""
@@ -267,9 +304,13 @@ def _of_files(spec: ExportSpec, folder: pathlib.Path, manifest: Manifest, format
         return spec
     name, preprocessing = next(iter(records.items()))
     preprocess = preprocessor(preprocessing, read_vocabularies(folder, preprocessing.paths))
-    inputs = manifest.signature(name).inputs
-    prepared = [preprocess(check_inputs(inputs, arrays)) for arrays in calibration]
+    prepared = [preprocess(arrays) for arrays in calibration]
     return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, calibration=prepared))
+
+
+def _record(weights: QuantizedWeightRecord) -> WeightsRecord:
+    """What the manifest says of the weights."""
+    return WeightsRecord(weights["equal"], (), tuple(weights["unaccounted"]), weights["rounded"])
 
 
 def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:

@@ -115,6 +115,36 @@ def test_a_jump_is_no_fault_where_noise_crosses_it():
         assert (found is not None) is is_fault
 
 
+def test_what_a_report_says_is_told_apart():
+    node = graph.Node("d", "ops.where(ops.isnan({0}), 1.0, {0})", ("x",))
+    program = graph.Program(graph.Graph((X,), (node,), ("d",)), 0)
+    wrong = {"d": np.array([[1, 7, 7, 7]], "float32")}
+    ranges = {"x": (-5.0, 5.0)}
+    for region, value, names_nan, kind in (
+        ("normal", 2.5, True, judge.WRONG),
+        ("thirty", 60.5, False, judge.WRONG),  # Data of users have such numbers.
+        ("large", 60.5, False, judge.OUTSIDE),
+        ("infinite", np.inf, False, judge.OUTSIDE),
+        ("nan", np.nan, True, judge.SAID),
+        ("nan", np.nan, False, judge.WRONG),
+    ):
+        arrays = {"x": np.array([[value, 0, 0, 0]], "float32")}
+        reference = judge.Reference(program, [(region, arrays)])
+        assert reference.difference(lambda _: wrong, judge.Said(ranges, names_nan)).kind == kind
+        assert reference.difference(lambda _: wrong).kind == judge.WRONG
+
+
+def test_nothing_is_compared_where_keras_computes_two_results(monkeypatch):
+    softmax = graph.Graph((X,), (graph.Node("d", "ops.softmax({0})", ("x",)),), ("d",))
+    program = graph.Program(softmax, 0)
+    reference = judge.Reference(program, [("infinite", {"x": np.array([[np.inf, 0, 1, 2]], "float32")})])
+    exact = program.outputs(reference.trials[0][1])
+    monkeypatch.setattr(program, "compiled", lambda _: {"d": np.full((1, 4), np.nan, "float32")})
+    wrong = {"d": exact["d"] + 1}
+    assert reference.difference(lambda _: wrong).kind == judge.WRONG
+    assert reference.difference(lambda _: wrong, judge.Said({}, False)) is None
+
+
 def test_a_planted_fault_is_reduced_to_its_node():
     outcome = _judged(graph.Program(GRAPH, 0), _normal("x", "y"))
     assert (outcome.kind, outcome.output) == (judge.WRONG, "e")

@@ -43,6 +43,7 @@ WORKERS = {
     "blocks": "gguf_worker.py",
     "learned": "learned_worker.py",
     "targets": "target_worker.py",
+    "full_int8": "full_int8_worker.py",
 }
 
 
@@ -99,6 +100,12 @@ def learned(request, tmp_path_factory):
 def targets(request, tmp_path_factory):
     """Results of the worker that exports models for accelerators."""
     return _run_once(request, tmp_path_factory, "targets")
+
+
+@pytest.fixture(scope="session")
+def full_int8(request, tmp_path_factory):
+    """Results of the worker that exports models in integers throughout."""
+    return _run_once(request, tmp_path_factory, "full_int8")
 
 
 def _run_once(request, tmp_path_factory, name):

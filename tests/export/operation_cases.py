@@ -98,9 +98,37 @@ for steps in ([1, 3, 3, 1], [1, 3, 2, 1]):
         shapes=((None, None, None, 2),),
     )
 case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ENDS[:8], ENDS[:8][::-1])
+POLES = np.array(
+    [1.5707964, 1.5707963, -1.5707964, 4.712389, 1.57, 3.1415927, 0.7853982, -0.0, 89.5354, 1000.5], "float32"
+)
+case("Tan", lambda x: tf.tan(x), POLES, name="near poles")
+case("Tan", lambda x: tf.tan(x), np.array([8191.5, -8193.5, 99999.0, 1e6], "float32"), name="of many turns", bound=2e-5)
+case("Sigmoid", lambda x: tf.math.log(tf.sigmoid(x)), -40 * POSITIVE / POSITIVE.max(), name="logarithm")
+case("Sigmoid", lambda x, y: y / tf.sigmoid(x), 80 * SMALL, SMALL, name="divisor")
+for mode in ("reflect", "symmetric"):
+    case("MirrorPad", lambda x, of=mode: tf.pad(x, [[1, 1], [2, 0]], of), ROWS > 0, name=f"booleans, {mode}")
 case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ROWS, OTHERS, name="normal")
 case("NextAfter", lambda x, y: keras.ops.nextafter(x, y), ROWS, OTHERS, name="in float64")
 case("Less", lambda x: tf.cast(x > 0, tf.float32) < 0.0, ROWS, name="boolean")
+for dtype in ("int32", "int64", "uint32"):
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    numbers = np.array([[least, most - 1, most, 16777216, 16777217, least + 1, 3, 0]], dtype)
+    _binary("Less Greater", numbers, numbers.T, f"of large {dtype}")
+case(
+    "Less",
+    lambda x: tf.while_loop(lambda i, y: i < tf.shape(y)[0], lambda i, y: (i + 1, y * 0.5), (0, x))[1],
+    ROWS,
+    name="of a counter",
+)
+large = _RANDOM.integers(-(2**31), 2**31, (3, 4, 40))
+for dtype, numbers in {"int32": large, "int64": large << 31}.items():
+    for axes in ([1], [0, 2], [0, 1, 2]):
+        case(
+            "Sum",
+            lambda x, axes=axes: tf.reduce_sum(x, axes, keepdims=len(axes) == 2),
+            numbers.astype(dtype),
+            name=f"of large {dtype} over {axes}",
+        )
 case("Ndtri", lambda x: RAW.Ndtri(x=x), 0.5 + 0.49 * SMALL)
 case("Acosh", lambda x: RAW.Acosh(x=x), POSITIVE + 1)
 _unary("Softplus Softsign Elu Selu Relu Relu6", ANY, "features")
@@ -565,6 +593,15 @@ for size in ([18, 16], [13, 15], [5, 4], [9, 20]):
     case("ResizeNearestNeighbor", lambda x, of=centered: RAW.ResizeNearestNeighbor(images=x, **of), IMAGES, **sized)
     case("ResizeBicubic", lambda x, of=centered: RAW.ResizeBicubic(images=x, **of), IMAGES, bound=1e-5, **sized)
     case("ResizeArea", lambda x, of=size: RAW.ResizeArea(images=x, size=of), IMAGES, bound=1e-5, **sized)
+for size in ([12, 5], [3, 20], [40, 32]):
+    for kind, shapes in {"dynamic": ((None, None, None, 3),), "known": ((None, 9, 8, 3),)}.items():
+        case(
+            "ResizeNearestNeighbor",
+            lambda x, of=size: tf.image.resize(x, of, "nearest"),
+            IMAGES if kind == "known" else _RANDOM.normal(size=(2, 33, 40, 3)).astype("float32"),
+            name=f"{kind} to {size}",
+            shapes=shapes,
+        )
 for kernel in ("lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"):
     for antialias in (False, True):
         options = {"size": [5, 13], "scale": [0.55, 1.7], "translation": [0.25, -1.5], "kernel_type": kernel}

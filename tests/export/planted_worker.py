@@ -22,6 +22,7 @@ from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.request import Request
 from keras_transformer.export.saved_model.convert import write
+from keras_transformer.export.spec.probing.graph_probes import add_graph_probes
 from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
 
@@ -99,6 +100,14 @@ def resized():
     return keras.Model(x, keras.layers.Dense(4, name="segments")(h))
 
 
+def sensors():
+    """A network of measurements some of which are missing."""
+    x = keras.Input((12,), name="measured")
+    missing = keras.ops.cast(keras.ops.isnan(x), "float32")
+    known = keras.layers.Concatenate()([keras.ops.where(keras.ops.isfinite(x), x, 0.0), missing])
+    return keras.Model(x, keras.layers.Dense(3, name="scores")(known))
+
+
 @functools.cache
 def sound(make):
     """A model and its spec, with references and their rounding."""
@@ -108,7 +117,9 @@ def sound(make):
     options = ExportOptions(generation=steps if isinstance(model, tasks.LanguageModel) else None)
     request = Request(pathlib.Path(), ["saved_model"], [None], options=options)
     spec = api.model_spec(model, request).only(["saved_model"])
-    measure_rounding(TracedModule(spec), spec)
+    traced = TracedModule(spec)
+    add_graph_probes(spec, traced)
+    measure_rounding(traced, spec)
     return model, spec
 
 
@@ -185,6 +196,22 @@ def of_result(name, change):
             yield spec
         finally:
             object.__delattr__(layer, "call")
+
+    return planted
+
+
+def of_check(name, tells=keras.ops.zeros_like):
+    """A fault of an operation that tells NaN or infinities from numbers: it tells none."""
+
+    @contextlib.contextmanager
+    def planted(model, spec):
+        operations = keras.src.backend.numpy
+        check = getattr(operations, name)
+        setattr(operations, name, lambda x: tells(x, dtype="bool"))
+        try:
+            yield spec
+        finally:
+            setattr(operations, name, check)
 
     return planted
 
@@ -336,6 +363,12 @@ FAULTS = {
         "length of 1": of_sizes(1, lambda size: size == 1),
         "length of 33": of_sizes(1, lambda size: size == 33),
         "one value in a thousand": of_result("states", one_in_a_thousand),
+    },
+    sensors: {
+        "no number is NaN": of_check("isnan"),
+        "every number is finite": of_check("isfinite", keras.ops.ones_like),
+        "NaN is 1": of_input("measured", lambda x: keras.ops.where(keras.ops.isnan(x), 1.0, x)),
+        "infinities are large": of_input("measured", lambda x: keras.ops.clip(x, -1e30, 1e30)),
     },
     resized: {
         "coordinates moved": of_result("resized", lambda x: x + 1e-4 * (keras.ops.roll(x, 1, axis=2) - x)),

@@ -28,7 +28,7 @@ from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.operations.operation import Refused
 from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.options import ExportOptions
-from keras_transformer.export.quantization.options import Gguf, Int8, Int8Static, Learned, WeightInt4
+from keras_transformer.export.quantization.options import FullInt8, Gguf, Int8, Int8Static, Learned, WeightInt4
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
@@ -616,12 +616,42 @@ def quantize(out):
 
 @case(Remedy.CALIBRATION)
 def calibration(out):
-    model = around(layers.Dense(64))
+    model = around(layers.Dense(512))
     with refused("QuantizationError", Remedy.CALIBRATION):
         go(model, out, quantize="int8_static")
-    with refused("QuantizationError", Remedy.CALIBRATION, "none came"):
+    with refused("QuantizationError", Remedy.CALIBRATION, "are empty"):
         go(model, out, quantize=Int8Static([]))
     go(model, out, quantize=Int8Static([{"x": np.random.default_rng(0).normal(size=(64, 4)).astype("float32")}]))
+
+
+def normal(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+@case(Remedy.NOTHING)
+def nothing(out):
+    model = around(layers.Dense(4))
+    with refused("QuantizationError", Remedy.NOTHING, "no weight was quantized"):
+        go(model, out, quantize="int8")
+    go(model, out, quantize=FullInt8(normal(64, 4)))
+
+
+@case(Remedy.ENDS)
+def ends(out):
+    model, data = around(layers.Dense(4)), normal(64, 4)
+    with refused("QuantizationError", Remedy.ENDS):
+        go(model, out, quantize=FullInt8(data, input_type="int8"))
+    go(model, out, quantize=FullInt8(data))
+    go(model, out, "tflite", quantize=FullInt8(data, input_type="int8"))
+
+
+@case(Remedy.PRODUCTS)
+def products(out):
+    model, data = calling(layers.Conv2D(16, 3), (8, 8, 16)), normal(64, 8, 8, 16)
+    for format in ("tflite", "onnx"):
+        with refused("QuantizationError", Remedy.PRODUCTS):
+            go(model, out, format, quantize=Int8Static(data))
+        go(model, out, format, quantize=FullInt8(data))
 
 
 @case(Remedy.STEPS)
@@ -642,7 +672,7 @@ def blocks(out):
 
 @case(Remedy.CONTRIB)
 def contrib(out):
-    model = around(layers.Dense(64))
+    model = around(layers.Dense(512))
     calibration = [{"x": np.random.default_rng(0).normal(size=(64, 4)).astype("float32")}]
     mode = Int8Static(calibration, activation_bits=16)
     with refused("QuantizationError", Remedy.CONTRIB):

@@ -149,3 +149,9 @@ def test_small_rows_are_one_block():
     np.testing.assert_array_equal(block_maximum(array), [[[[23.0]]], [[[47.0]]]])
     assert block_maximum(np.ones((5, 40))).shape == (5, 1)
     assert block_maximum(np.float64(3.0)).shape == ()
+
+
+def test_denormal_numbers_are_0():
+    expected, rounding = floats(0, 1), np.full((1,), 0, "float32")
+    assert compare(floats(1e-39, 1), expected, rounding).is_accepted
+    assert not compare(floats(3e-38, 1), expected, rounding).is_accepted

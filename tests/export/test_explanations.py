@@ -88,6 +88,8 @@ PICTURES = RANDOM.normal(size=(3, 3, 4, 8)).astype("float32")
 SPREAD = RANDOM.uniform(1, 9, 4).astype("float32")
 BOTH = np.moveaxis(PICTURES * np.float32(0.3) / SPREAD[:, None] * SCALE, -1, 0).copy()
 GATES = RANDOM.normal(size=(6, 48)).astype("float32")
+OTHER = RANDOM.normal(size=8).astype("float32")
+CARRIED = np.float32(0.3) * (SCALE @ KERNEL + OTHER)
 TWICE = KERNEL * np.float32(0.3) * np.float32(7)
 CASES = {
     "same": Case({"kernel": KERNEL}, KERNEL.T, (next_up(KERNEL.T.copy()), KERNEL.T[::-1])),
@@ -126,6 +128,13 @@ CASES = {
     ),
     "product_of_vectors": Case(
         {"bias": BIAS, "gamma": GAMMA}, BIAS * GAMMA, (next_up(BIAS * GAMMA, 40),), (2, []), is_named=False
+    ),
+    "carried_bias": Case(
+        {"kernel": KERNEL, "former": SCALE, "bias": OTHER},
+        CARRIED,
+        (moved(CARRIED, 1e-5), CARRIED - np.float32(0.3) * OTHER, CARRIED * np.float32(1.00001), CARRIED[::-1]),
+        (0, ["bias", "former", "kernel"]),
+        Signature(frozenset([0.3])),
     ),
     "recurrent_weight": Case(
         {"kernel": GATES},

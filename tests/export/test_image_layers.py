@@ -43,3 +43,16 @@ def test_upsampling_of_dynamic_sizes_interpolates(interpolation, data_format):
     layer = keras.layers.UpSampling2D((3, 2), interpolation=interpolation, data_format=data_format)
     expected = np.asarray(layer(images))
     np.testing.assert_allclose(traced_layer(layer, images), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_convolution_reads_a_center_crop_of_dynamic_sizes_in_tflite(tmp_path):
+    from keras_transformer.export import export, load
+
+    images = keras.Input((None, None, 3), name="images")
+    outputs = keras.layers.Conv2D(2, 3, padding="same")(keras.layers.CenterCrop(4, 5)(images))
+    model = keras.Model(images, outputs)
+    export(model, tmp_path / "model", ["tflite"], progress=False)
+    for size in ((9, 8), (3, 7)):
+        given = RANDOM.normal(size=(2, *size, 3)).astype("float32")
+        (found,) = load(tmp_path / "model", "tflite")({"images": given}).values()
+        np.testing.assert_allclose(found, np.asarray(model(given)), rtol=1e-5, atol=1e-6)

@@ -36,6 +36,22 @@ def test_an_operation_that_nan_reaches_is_named():
     assert lines_of(function, ROWS, ROWS, format="onnx") == []
 
 
+TOLD = {
+    "a comparison of it": (lambda x: tf.exp(x) < 0.5, "tflite", "Exp"),
+    "its place among others": (lambda x: tf.argsort(x), "onnx", "TopKV2"),
+    "a byte of it": (lambda x: tf.cast(tf.clip_by_value(x, 0.0, 255.0), tf.uint8), "tflite", "Cast"),
+    "pixels around it": (lambda x: tf.image.resize(x[None, ..., None], [4, 4], "area") > 0, "onnx", "ResizeArea"),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_no_float_tells_nan_from_numbers(name):
+    function, format, op = TOLD[name]
+    assert lines_of(function, ROWS, format=format) == [
+        f"differs from Keras for NaN in 'input_0': {op} of layer 'my_layer'"
+    ]
+
+
 SILENT = {
     "numbers that are integers": (lambda x: tf.where(x > 0, tf.exp(tf.cast(x, tf.float32)), 1.0), ROWS.astype("int32")),
     "NaN is replaced before": (lambda x: tf.exp(tf.where(tf.math.is_nan(x), 0.0, x)), ROWS),
@@ -99,6 +115,17 @@ def test_nothing_is_said_of_ordinary_models(name):
     array = np.zeros((2, *model.input_shape[1:]), "float32")
     for format in ("tflite", "onnx"):
         assert lines_of(lambda x: model(x, training=False), array, format=format) == []
+
+
+def test_recurrent_operators_of_onnx_limit_nan(tmp_path):
+    inputs = keras.Input((5, 3), name="measured")
+    states = layers.Bidirectional(layers.LSTM(2, name="steps"))(inputs)
+    model = keras.Model(inputs, ops.where(ops.isnan(states), 9.0, states))
+    report = export(model, tmp_path / "model", ["onnx", "tflite"], progress=False)
+    (text,) = report["onnx"].known_differences
+    loops = "While of layer 'forward_steps', While of layer 'backward_steps'"
+    assert text == f"differs from Keras for NaN in 'measured': {loops}"
+    assert not any("steps" in each for each in report["tflite"].known_differences)
 
 
 def test_the_report_and_the_manifest_say_it(tmp_path):

@@ -24,6 +24,7 @@ FAULTS = {
         "small values flushed",
     ),
     "sequences": (*BATCHES, "lengths of multiples of 8", "length of 1", "length of 33", "one value in a thousand"),
+    "sensors": ("no number is NaN", "every number is finite", "NaN is 1", "infinities are large"),
     "resized": ("coordinates moved", "numbers scaled"),
     "encoder": (*MASKS, "positions zeroed", "last position", "last word", "norm", "epsilon", "activation"),
     "detector": MASKS,
@@ -38,7 +39,7 @@ FAULTS = {
     "unequal_blocks": ("small block",),
 }
 PAIRS = [(model, fault) for model, faults in FAULTS.items() for fault in faults]
-QUICK = ("pictures", "measurements", "sequences", "resized", "encoder", "decoder", "unequal_blocks")
+QUICK = ("pictures", "measurements", "sequences", "sensors", "resized", "encoder", "decoder", "unequal_blocks")
 
 
 @pytest.fixture(scope="module")

@@ -198,8 +198,15 @@ def test_values_that_the_model_does_not_take_are_left_out():
 
 def test_sizes_that_a_window_does_not_fit_into_are_left_out():
     signature = signature_of(model_of(keras.layers.SeparableConv1D(4, 5), (None, 3)))
-    assert "batch=2, length=4, constant: the model itself takes no such sizes" in signature.not_shown
+    assert "batch=2, length=4, constant: the model itself fails there" in signature.not_shown
     assert all(each.inputs["x"].shape[1] >= 5 for each in signature.further)
+
+
+def test_sizes_for_which_a_pooling_ends_the_process_are_left_out():
+    signature = signature_of(model_of(keras.layers.MaxPooling1D(5, strides=1), (None, 3)))
+    assert "batch=2, length=4, constant: the model itself fails there" in signature.not_shown
+    with pytest.raises(ValueError, match="subtracting 5 from 4"):
+        signature.function({"x": np.ones((1, 4, 3), "float32")})
 
 
 def test_values_at_which_the_model_nearly_overflows_are_left_out():

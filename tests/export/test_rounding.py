@@ -102,6 +102,28 @@ def test_a_sum_that_cancels_moves_as_its_summands_do(function):
     assert deviation * ULP < rounding["y"].item() * share < 6 * deviation * ULP
 
 
+def test_a_pole_behind_products_that_cancel_moves_as_their_summands_do():
+    """The tangent of a product of 1.5 whose summands have a size of 30."""
+    from keras_transformer.export.graph.traced import TracedModule
+    from keras_transformer.export.verification.rounding import measure_rounding
+
+    random = np.random.default_rng(0)
+    x, kernel = (30 * random.normal(size=64)).astype("float32"), random.normal(size=(64, 1)).astype("float32")
+    x[0] -= (float(x @ kernel[:, 0]) - 1.5) / kernel[0, 0]
+    dense = keras.layers.Dense(1, use_bias=False)
+    model = model_of(lambda x: {"y": keras.ops.tan(dense(x))})
+    dense.set_weights([kernel])
+    spec = functional_spec(model, probes=[{"x": x[None]}])
+    traced = TracedModule(spec)
+    (probe,) = spec.signatures["serve"].probes
+    measure_rounding(traced, spec)
+    usual, all_noise = probe.rounding["y"].item(), probe.measure()["y"].item()
+    summands = float(np.linalg.norm(x * kernel[:, 0]))
+    slope = 1 + probe.outputs["y"].item() ** 2
+    assert usual < 2 * 1.5 * math.sqrt(64 / 8) * ULP * slope
+    assert 0.2 < all_noise / (math.sqrt(64 / 8) * ULP * summands * slope) < 3
+
+
 def test_a_sum_of_one_number_rounds_one_way():
     x = np.full((16, 1024), 0.1, "float32")
     x[:, 1::64] = 0.0

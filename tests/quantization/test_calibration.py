@@ -136,7 +136,7 @@ def test_heads_are_joined_before_the_output_of_attention(random):
         ([], "no calibration data"),
         ([{"x": np.ones((2, 64)), "y": np.ones(2)}], "inputs are"),
         ([np.ones((2, 63))], "shape"),
-        ([np.ones(64)], "shape"),
+        ([np.ones(63)], "shape"),
         ([np.full((2, 64), "a")], "the model takes float32"),
     ],
 )

@@ -51,8 +51,10 @@ def ranges_of(
     offsets = {**_results_of_products(graph), **_arguments(graph)} if of_results else {}
     inputs = _inputs_of_products(graph, of_results)
     names = list(dict.fromkeys([*inputs, *(name for name, _ in offsets.values())]))
+    if not inputs:
+        raise QuantizationError("onnx: the model has no matrix products", Remedy.PRODUCTS)
     tensors = {**{name: (name, None) for name in inputs}, **offsets}
-    session = _session_with_outputs(path, names)
+    session = session_with_outputs(path, names)
     observers = {name: RangeObserver() for name in tensors}
     is_empty = True
     for batch in calibration:
@@ -66,7 +68,7 @@ def ranges_of(
             observers[name].add(array if bias is None else array - bias)
         is_empty = False
     if is_empty:
-        raise QuantizationError("int8_static needs calibration data: none came", Remedy.CALIBRATION)
+        raise QuantizationError("the calibration data are empty", Remedy.CALIBRATION, name="Int8Static")
     return {name: observer.range(method) for name, observer in observers.items()}
 
 
@@ -102,7 +104,13 @@ def _arguments(graph: ir.Graph) -> dict[str, tuple[str, None]]:
     return {f"{tensor}/argument": (tensor, None) for tensor in tensors}
 
 
-def _session_with_outputs(path: pathlib.Path, names: list[str]) -> Any:
+def session_with_outputs(path: pathlib.Path, names: list[str]) -> Any:
+    """A session of a file that returns further tensors.
+
+    Args:
+        path: path of an ONNX file.
+        names: names of tensors of its main graph.
+    """
     import onnxruntime
 
     model = onnx.load(str(path), load_external_data=True)

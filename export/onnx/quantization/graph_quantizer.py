@@ -23,18 +23,16 @@ from keras_transformer.export.onnx.quantization.integer_products import Layout, 
 from keras_transformer.export.onnx.quantization.integer_tables import Top, look_up
 from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.export.quantization import block_quantize
+from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.quantization.options import KEPT
 
 if TYPE_CHECKING:
     from keras_transformer.export.quantization.options import Quantization
 
-# Smaller weights are not quantized: the nodes would cost more.
-_SMALL = 2048
-
 
 def is_candidate(array: AnyArray) -> bool:
     """Whether a weight is large enough to quantize."""
-    return array.dtype == np.float32 and array.ndim > 1 and array.size >= _SMALL
+    return array.dtype == np.float32 and array.ndim > 1 and array.size >= SMALL
 
 
 class GraphQuantizer:

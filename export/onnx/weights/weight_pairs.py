@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pathlib
+import tempfile
 from collections.abc import Callable, Hashable, Iterator
 
 import onnx_ir as ir
 
 from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.onnx.graph import all_nodes, name_of
+from keras_transformer.export.onnx.quantization.full_integers import FOLDED, fold
 from keras_transformer.export.onnx.weights.dequantize import ConstantReader
+from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.product_weights import product_weight
 
 _PRODUCTS = ("MatMul", "Gemm")
@@ -30,7 +33,11 @@ def weight_pairs(source: pathlib.Path, directory: pathlib.Path, files: dict[str,
     """
     seen: set[Hashable] = set()
     for path in dict.fromkeys(files.values()):
-        yield from _Pairs(ConstantReader(source / path), ConstantReader(directory / path), seen).all()
+        after = ConstantReader(directory / path)
+        with tempfile.TemporaryDirectory() as folder:
+            is_folded = FOLDED in read(directory / path).metadata_props
+            floats = fold(source / path, pathlib.Path(folder)) if is_folded else source / path
+            yield from _Pairs(ConstantReader(floats), after, seen).all()
 
 
 class _Pairs:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_transformer.backend import keras_private
 from keras_transformer.export.data import axes
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe, Signature
@@ -20,15 +19,12 @@ from keras_transformer.export.spec.lengths import FACTORS, has_shapes, reaching_
 from keras_transformer.export.spec.probing import further
 from keras_transformer.export.spec.probing.known_values import fill_in, known_values, with_known_values
 from keras_transformer.export.spec.probing.ranges import Range, ranges_of, with_ranges
-from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import ArrayLike
 
 # Of the floats in further probes of models of logarithms, roots and the like.
 _RANGES = ((0.05, 0.95), (1.05, 3.0))
 # Of the largest generated probe of a model that takes no short ones.
 _MOST_ELEMENTS = 2**24
-# Sizes that a window may be longer than.
-_SHORT = 8
 
 
 def probes_of(
@@ -93,7 +89,7 @@ def add_further_probes(model: keras.Model, signature: Signature, factor: int = 1
         signature: its `Signature`, whose probes have outputs.
         factor: as of `probes_of`.
     """
-    further.add_further(signature, _cases(model, signature, factor), _fits(model, signature.inputs))
+    further.add_further(signature, _cases(model, signature, factor), _fits(model))
 
 
 def add_generated_probes(model: keras.Model, signature: Signature) -> None:
@@ -110,13 +106,13 @@ def add_generated_probes(model: keras.Model, signature: Signature) -> None:
         if probes.num_elements(signature.inputs, probes.longest_sizes(signature.inputs, factor)) > _MOST_ELEMENTS:
             break
         made = [*probes_of(model, signature.inputs, None, factor), *_reaching(model, signature)]
-        further.add_further(signature, [*made, *_cases(model, signature, factor)], _fits(model, signature.inputs))
+        further.add_further(signature, [*made, *_cases(model, signature, factor)], _fits(model))
         if signature.further:
             break
         failed, signature.not_shown = failed or signature.not_shown, []
     signature.not_shown = signature.not_shown or failed
     if signature.not_shown:
-        further.add_further(signature, further.resized_probes(signature.inputs, given), _fits(model, signature.inputs))
+        further.add_further(signature, further.resized_probes(signature.inputs, given), _fits(model))
 
 
 def _reaching(model: keras.Model, signature: Signature) -> list[Probe]:
@@ -155,27 +151,7 @@ def _ranges(model: keras.Model, inputs: Sequence[ArraySpec]) -> dict[str, Range]
     return {name: each for name, each in named if each is not None}
 
 
-def _fits(model: keras.Model, inputs: Sequence[ArraySpec]) -> Callable[[Probe], bool]:
-    """Whether the outputs of a probe have the shapes that the model says, for sizes that the model takes."""
+def _fits(model: keras.Model) -> Callable[[Probe], bool]:
+    """Whether the outputs of a probe have the shapes that the model says."""
     shapes = [tensor.shape for _, tensor in names.outputs_in_order(model.output)]
-    layers = keras_private.flatten_layers(model)
-    has_windows = any(hasattr(each, "kernel_size") or hasattr(each, "pool_size") for each in layers)
-
-    def fits(probe: Probe) -> bool:
-        sizes = axes.sizes_of(inputs, probe.inputs)
-        is_short = min((size for axis, size in sizes.items() if axis != "batch"), default=_SHORT) < _SHORT
-        return has_shapes(probe, shapes) and (not has_windows or not is_short or _is_computed(model, probe))
-
-    return fits
-
-
-def _is_computed(model: keras.Model, probe: Probe) -> bool:
-    """Whether Keras itself takes the sizes of a probe: in a graph nobody checks that a window fits into them."""
-    tensors = keras.tree.flatten(model.input)
-    pairs = zip(tensors, probe.inputs.values(), strict=False)  # States and random numbers follow.
-    symbols = [keras.KerasTensor(array.shape, tensor.dtype) for tensor, array in pairs]
-    try:
-        model(keras.tree.pack_sequence_as(model.input, symbols))
-    except library_exceptions():
-        return False
-    return True
+    return lambda probe: has_shapes(probe, shapes)

@@ -9,11 +9,14 @@ import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.ranges import RangeObserver
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import read, schema, size_of
 from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.utils.types import ArrayLike
 
 if TYPE_CHECKING:
+    from ai_edge_litert.interpreter import Interpreter
     from ai_edge_litert.schema_py_generated import ModelT
 
 _PRODUCT = "FULLY_CONNECTED"
@@ -35,17 +38,42 @@ def find_ranges(
     Raises:
         QuantizationError: there is no example, or no signature accepts an example.
     """
+    model = read(content)
+    observers: dict[int, tuple[RangeObserver, RangeObserver]] = {}
+    for _, number, interpreter in runs_on(content, model, calibration):
+        _record(observers, interpreter, Graph(model, model.subgraphs[number]), number)
+    if not observers:
+        raise QuantizationError(
+            "tflite: the calibration data are empty, or the model has no matrix products", Remedy.PRODUCTS
+        )
+    return {buffer: (source.range(method), result.range(method)) for buffer, (source, result) in observers.items()}
+
+
+def runs_on(
+    content: bytes, model: ModelT, calibration: Iterable[Mapping[str, ArrayLike]]
+) -> Iterator[tuple[str, int, Interpreter]]:
+    """Runs a float file on examples, each in every signature that takes it.
+
+    Args:
+        content: bytes of a float .tflite file.
+        model: its `ModelT`.
+        calibration: iterable of dicts of arrays by input name.
+
+    Yields:
+        `(name of the signature, index of its graph, interpreter that has the values of all tensors)`.
+
+    Raises:
+        QuantizationError: no signature takes an example.
+    """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    model = read(content)
     with captured():
         interpreter = Interpreter(
             model_content=content,
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
             experimental_preserve_all_tensors=True,
         )
-    entries = {each.signatureKey.decode(): each.subgraphIndex for each in model.signatureDefs}
-    observers: dict[int, tuple[RangeObserver, RangeObserver]] = {}
+    entries = {each.signatureKey.decode(): int(each.subgraphIndex) for each in model.signatureDefs}
     for example in calibration:
         names = [name for name in entries if _takes(interpreter.get_signature_runner(name), example)]
         if not names:
@@ -53,10 +81,7 @@ def find_ranges(
             raise QuantizationError(f"tflite: no signature takes the calibration example {shapes}")
         for name in names:
             interpreter.get_signature_runner(name)(**_typed(interpreter, name, example))
-            _record(observers, interpreter, Graph(model, model.subgraphs[entries[name]]), entries[name])
-    if not observers:
-        raise QuantizationError("tflite: the calibration data are empty, or the model has no matrix products")
-    return {buffer: (source.range(method), result.range(method)) for buffer, (source, result) in observers.items()}
+            yield name, entries[name], interpreter
 
 
 def _takes(runner, example) -> bool:

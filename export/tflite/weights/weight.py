@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.export.quantization.mode import SMALL
+from keras_transformer.export.quantization.ranges import LARGEST
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of
 
@@ -16,10 +18,7 @@ if TYPE_CHECKING:
     import keras
     from ai_edge_litert.schema_py_generated import ModelT, OperatorT, TensorT
 
-# Smaller weights are not quantized: the operators would cost more.
-_SMALL = 2048
 _SAMPLES = 64
-_LARGEST = 6e4
 # Operators, with the input, whose kernels read quantized weights with a scale for each row (the first axis).
 ROWS = {"FULLY_CONNECTED": 1, "EMBEDDING_LOOKUP": 1, "CONV_2D": 1}
 
@@ -60,12 +59,13 @@ def readers(graph: Graph, index: int) -> list[tuple[OperatorT, int]]:
     ]
 
 
-def find_weights(model: ModelT, variables: Sequence[keras.Variable] = ()) -> list[Weight]:
+def find_weights(model: ModelT, variables: Sequence[keras.Variable] = (), least: int = SMALL) -> list[Weight]:
     """Finds the weights to quantize: large float32 constants of rank 2 or more.
 
     Args:
         model: `ModelT`.
         variables: Keras variables, to name the weights by.
+        least: int, numbers of the smallest weight.
 
     Returns:
         List of `Weight`, by buffer.
@@ -74,7 +74,7 @@ def find_weights(model: ModelT, variables: Sequence[keras.Variable] = ()) -> lis
     for graph in graphs(model):
         ends = {*indices(graph.subgraph.inputs), *indices(graph.subgraph.outputs)}
         for index, tensor in enumerate(graph.tensors):
-            if _is_large(model, tensor):
+            if _is_large(model, tensor, least):
                 found.setdefault(tensor.buffer, []).append((graph, index, index in ends))
     weights = []
     for buffer, positions in sorted(found.items()):
@@ -87,9 +87,9 @@ def find_weights(model: ModelT, variables: Sequence[keras.Variable] = ()) -> lis
     return [weight for weight in weights if _is_named(weight, known)]
 
 
-def _is_large(model: ModelT, tensor: TensorT) -> bool:
+def _is_large(model: ModelT, tensor: TensorT, least: int) -> bool:
     is_float = tensor.type == schema().TensorType.FLOAT32 and len(shape_of(tensor)) > 1
-    return is_float and math.prod(shape_of(tensor)) >= _SMALL and size_of(model.buffers[tensor.buffer]) > 0
+    return is_float and math.prod(shape_of(tensor)) >= least and size_of(model.buffers[tensor.buffer]) > 0
 
 
 def _is_named(weight: Weight, known: list[_Variable]) -> bool:
@@ -99,7 +99,7 @@ def _is_named(weight: Weight, known: list[_Variable]) -> bool:
         False for an additive mask: its scale would round the rest to 0.
     """
     values = weight.values
-    if max(values.max(), -values.min()) > _LARGEST:
+    if max(values.max(), -values.min()) > LARGEST:
         return False
     flat = values.reshape(-1)
     variable = next((each for each in known if each.is_like(flat) or each.starts_with(values)), None)

@@ -11,6 +11,7 @@ import numpy as np
 from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import indices, read_file
+from keras_transformer.export.tflite.weights.aligned_pairs import aligned_pairs, has_same_tensors
 from keras_transformer.export.tflite.weights.dequantize import ConstantReader
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def tree_pairs(before: ModelT, after: ModelT) -> Iterator[WeightPair]:
         before: `ModelT`; the content of a buffer may be an object with `__len__` and `__array__`.
         after: `ModelT` with the same graphs.
     """
+    if not has_same_tensors(before, after):
+        yield from aligned_pairs(before, after)
+        return
     seen: set[Hashable] = set()
     for old, new in zip(graphs(before), graphs(after), strict=True):
         yield from _Pairs(ConstantReader(old), ConstantReader(new), seen).all()

@@ -32,12 +32,14 @@ _MOST = 2**22
 
 
 class QuantizedWeightRecord(TypedDict):
-    """What the manifest says of the weights of a quantized format; see `check_quantized_weights`."""
+    """What is known of the weights of a quantized format; see `check_quantized_weights`."""
 
     equal: int
     rounded: int
     computed: list[str]
     unaccounted: list[str]
+    share: float
+    largest_float: int
 
 
 def check_quantized_weights(
@@ -65,7 +67,8 @@ def check_quantized_weights(
     Returns:
         Dict for the manifest: how many weights are `"equal"` bit for bit and how many `"rounded"` to codes or halves, the
         names of those that are `"computed"` (none), and of those that are `"unaccounted"`: the graph computes them in a
-        way that is not known here. None for a format whose quantized files are not read.
+        way that is not known here; the `"share"` of all numbers that are rounded, and how many numbers the largest weight
+        has that is not. None for a format whose quantized files are not read.
 
     Raises:
         WeightError: a number is further from the float weight; names the weight and the index.
@@ -97,6 +100,8 @@ def compare(
     equal: set[str] = set()
     rounded: set[str] = set()
     unknown: dict[str, None] = {}
+    numbers = {True: 0, False: 0}
+    largest = 0
     for pair in pairs:
         if pair.found is None or pair.found.values.shape != pair.expected.shape:
             if pair.expected.size > _LARGEST_UNKNOWN:
@@ -107,12 +112,17 @@ def compare(
             raise WeightError(format, pair.name, _reason(pair.found, *fault, is_kept), fault[0])
         if learned is not None:
             learned.check(pair.name, pair.expected, pair.found)
-        (equal if pair.found.step is None and not pair.found.is_half else rounded).add(pair.name)
+        is_float = pair.found.step is None and not pair.found.is_half
+        (equal if is_float else rounded).add(pair.name)
+        numbers[is_float] += pair.expected.size
+        largest = max(largest, pair.expected.size if is_float else 0)
     return {
         "equal": len(equal - rounded),
         "rounded": len(rounded),
         "computed": [],
         "unaccounted": list(unknown),
+        "share": numbers[False] / (sum(numbers.values()) or 1),
+        "largest_float": largest,
     }
 
 

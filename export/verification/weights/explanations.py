@@ -17,25 +17,22 @@ import numpy as np
 from keras_transformer.export.data.weights import StoredWeight
 from keras_transformer.export.operations.recurrence import LSTM_GATES
 from keras_transformer.export.verification.weights.factors import (
+    TWO_ROUNDINGS,
     channel_factors_of,
     factors_of,
+    is_among,
     two_channel_factors_of,
 )
 from keras_transformer.export.verification.weights.images import bits, is_image, is_origin
-from keras_transformer.export.verification.weights.model_weights import ModelWeights
-
-Explained = Iterator[tuple[StoredWeight, Collection[str]]]
+from keras_transformer.export.verification.weights.model_weights import Explained, ModelWeights
+from keras_transformer.export.verification.weights.vectors import carried_bias, product_of_vectors
 
 # A sampled factor is taken for a number of the model up to this share; the product must then be equal bit for bit.
 _FACTOR = 1e-4
-# Two roundings of float32, of a product with two numbers, as a share of the result.
-_TWO_FACTORS = 1e-6
 # As `_FACTOR`, for a vector whose elements multiply channels.
 _CHANNELS = 1e-4
 # Three roundings of float32, and those of the vectors themselves, as a share of the result.
 _TWO_CHANNELS = 1e-6
-# Numbers by which products of vectors are looked for.
-_START = 8
 # Converters round the constants that they compute in another order than TensorFlow: units in the last place.
 _ULPS = 8
 
@@ -138,18 +135,13 @@ def two_factors(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explain
     either = np.concatenate([known, 1 / known])
     ones, products = np.array([1.0, *known]), (either[:, None] * either).ravel()
     for stored in unknown:
-        bound = StoredWeight(stored.name, stored.values, bound=_TWO_FACTORS * np.abs(stored.values))
+        bound = StoredWeight(stored.name, stored.values, bound=TWO_ROUNDINGS * np.abs(stored.values))
         for name in model.candidates(stored):
             array = model.variables[name]
-            factors = [each for each in factors_of(stored, array) if not _is_among(each, ones)]
-            if any(_is_among(each, products) and is_image(bound, array * array.dtype.type(each)) for each in factors):
+            factors = [each for each in factors_of(stored, array) if not is_among(each, ones)]
+            if any(is_among(each, products) and is_image(bound, array * array.dtype.type(each)) for each in factors):
                 yield stored, [name]
                 break
-
-
-def _is_among(number: float, numbers: np.ndarray) -> bool:
-    """Whether a number is one of several, up to two roundings."""
-    return bool(np.isclose(numbers, number, rtol=_TWO_FACTORS, atol=0).any())
 
 
 def channels(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
@@ -198,13 +190,13 @@ def _names_of_both(
     numbers = np.concatenate([[1.0], known, 1 / known])
     outputs = _multiples(model.vectors(factors.shape[0]), factors[:, 0, 0])
     inputs = _multiples(model.vectors(factors.shape[2]), factors[0, 0])
-    if not _is_among(factors[0, 0, 0], numbers):  # A multiple by a number alone must be exact.
+    if not is_among(factors[0, 0, 0], numbers):  # A multiple by a number alone must be exact.
         ones: tuple[set[str], np.ndarray] = set(), np.ones(int(factors.shape[2]))
         inputs += _multiples([ones], factors[0, 0])
     for (names, left), (others, right) in itertools.product(outputs, inputs):
         both = left[:, None, None] * right
         number = float(factors[0, 0, 0] / both[0, 0, 0])
-        if _is_among(number, numbers) and is_image(stored, (kernel * (both * number)).astype(kernel.dtype)):
+        if is_among(number, numbers) and is_image(stored, (kernel * (both * number)).astype(kernel.dtype)):
             yield names | others
 
 
@@ -219,27 +211,6 @@ def _multiples(
                 if np.allclose(factors / each, factors[0] / each[0], rtol=_TWO_CHANNELS, atol=0):
                     found.append((names, each))
     return found
-
-
-def product_of_vectors(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
-    """A vector times another one, element by element, as a bias times a layer scale: bit for bit."""
-    for stored in unknown:
-        if stored.values.size == stored.values.shape[-1]:
-            names = _names_of_vectors(stored.values.reshape(-1), model)
-            if names is not None:
-                yield stored, names
-
-
-def _names_of_vectors(values: np.ndarray, model: ModelWeights) -> set[str] | None:
-    """What two vectors follow from whose product has some values."""
-    vectors = model.vectors(values.size)
-    matrix = np.stack([vector for _, vector in vectors]) if vectors else np.zeros((0, 1))
-    start = slice(0, _START)
-    for number, (names, vector) in enumerate(vectors):
-        for other in np.flatnonzero((matrix[:, start] * vector[start] == values[start]).all(axis=1)):
-            if other < number and np.array_equal(matrix[other] * vector, values):
-                return names | vectors[other][0]
-    return None
 
 
 def constant(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
@@ -309,6 +280,7 @@ EXPLANATIONS = (
     Explanation(channels, is_exact=True),
     Explanation(two_channels, is_exact=False),
     Explanation(product_of_vectors, is_exact=True),
+    Explanation(carried_bias, is_exact=False),
     Explanation(recurrent_weight, is_exact=True),
     Explanation(constant, is_exact=False),
 )

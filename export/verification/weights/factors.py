@@ -12,10 +12,17 @@ from keras_transformer.export.verification.weights.images import is_alike, numbe
 
 # Numbers are the same multiple if their ratios are equal up to this share.
 SIMILAR = 1e-5
+# Two roundings of float32, of a product with two numbers, as a share of the result.
+TWO_ROUNDINGS = 1e-6
 # Quotients of a few elements are those of another element than the largest of all: up to twice the share, on either side.
 _SIMILAR_IN_FEW = 4 * SIMILAR
 # How many elements of each axis tell whether all are worth a look.
 _FEW = 8
+
+
+def is_among(number: float, numbers: np.ndarray) -> bool:
+    """Whether a number is one of several, up to two roundings."""
+    return bool(np.isclose(numbers, number, rtol=TWO_ROUNDINGS, atol=0).any())
 
 
 def factors_of(stored: StoredWeight, array: np.ndarray) -> set[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # The names of the variables that an array follows from, and its values.
 Computed = tuple[set[str], np.ndarray]
+# Arrays of a file with the names of the variables that each follows from.
+Explained = Iterator[tuple[StoredWeight, Collection[str]]]
 
 
 class ModelWeights:
@@ -40,6 +42,11 @@ class ModelWeights:
             for name, operations in part.readers.items():
                 for operation in operations:
                     self._read_by.setdefault(operation, set()).add(name)
+
+    @property
+    def sizes(self) -> Collection[int]:
+        """How many numbers variables have."""
+        return self._by_size.keys()
 
     def of_size(self, size: int) -> Sequence[str]:
         """Names of the variables of as many numbers."""

@@ -12,6 +12,7 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import Kernel
+from keras_transformer.quantization.observation.batches import named_batches
 from keras_transformer.quantization.observation.graph_run import GraphRun, Group
 from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.observation.steps import steps_of
@@ -36,8 +37,7 @@ def as_batches(model: keras.Model, data: Any) -> list[Batch]:
 
     Args:
         model: Functional `keras.Model`.
-        data: a batch, or an iterable of batches, as `fit` and `predict` take them: an array, a dict of arrays, or a tuple or
-            list `(x, y)`, of which x counts.
+        data: a batch, or batches, in any of the forms of `batches.named_batches`.
 
     Raises:
         WeightQuantizationError: there is none, or its names, shapes or types are not those of the model's inputs.
@@ -53,26 +53,14 @@ def as_batches(model: keras.Model, data: Any) -> list[Batch]:
         raise WeightQuantizationError(f"{model.name!r} is no Functional model: its graph is needed to run it on data")
     if data is None:
         raise WeightQuantizationError("there is no calibration data: pass data=, some batches of inputs")
-    batches = [data] if isinstance(data, Mapping) or hasattr(data, "shape") else data
-    batches = [_named(graph, keras.utils.unpack_x_y_sample_weight(batch)[0]) for batch in batches]
+    inputs = dict(zip(keras_private.input_names(graph), graph.inputs, strict=True))
+    batches = [
+        {name: _checked(name, array, inputs[name]) for name, array in batch.items()}
+        for batch in named_batches(data, {name: len(tensor.shape) for name, tensor in inputs.items()})
+    ]
     if not any(len(next(iter(batch.values()))) for batch in batches):
         raise WeightQuantizationError("there is no calibration data: no batch has an example")
     return batches
-
-
-def _named(graph, batch):
-    """A batch by the names of the inputs."""
-    inputs = dict(zip(keras_private.input_names(graph), graph.inputs, strict=True))
-    if isinstance(batch, Mapping):
-        arrays = dict(batch)
-    else:
-        flat = list(batch) if isinstance(batch, (list, tuple)) else [batch]
-        if len(flat) != len(inputs):
-            raise WeightQuantizationError(f"a batch has {len(flat)} arrays; the model's inputs are {sorted(inputs)}")
-        arrays = dict(zip(inputs, flat, strict=True))
-    if arrays.keys() != inputs.keys():
-        raise WeightQuantizationError(f"a batch has {sorted(arrays)}; the model's inputs are {sorted(inputs)}")
-    return {name: _checked(name, keras.ops.convert_to_numpy(arrays[name]), inputs[name]) for name in inputs}
 
 
 def _checked(name, array, tensor):

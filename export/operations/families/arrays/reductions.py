@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_float
+from keras_transformer.export.operations.conditions import is_float, is_int64, is_small
 from keras_transformer.export.operations.operation import (
     NAN,
     ONNX,
@@ -62,6 +62,30 @@ def _is_repeated(node: Node) -> bool:
     return len(_repeated(node)) > 0
 
 
+def sum_of_int32(x: Tensor, axes: Tensor, *, keep_dims: bool) -> Tensor:
+    """The last bits of a sum: ONNX Runtime takes one beyond the range for the nearest end."""
+    return tf.cast(tf.reduce_sum(tf.cast(x, tf.int64), axes, keepdims=keep_dims), tf.int32)
+
+
+def sum_of_int64(x: Tensor, axes: Tensor, *, keep_dims: bool) -> Tensor:
+    """The sums of both halves: ONNX Runtime adds in float64, which has integers of 53 bits."""
+    low = tf.cast(x, tf.int32)
+    high = tf.cast(tf.truncatediv(x - tf.cast(low, tf.int64), tf.constant(1 << 32, tf.int64)), tf.int32)
+    high, low = (tf.reduce_sum(tf.cast(each, tf.int64), axes, keepdims=keep_dims) for each in (high, low))
+    return high * (1 << 32) + low
+
+
+def _is_large_int32(node: Node) -> bool:
+    return node.dtype() == tf.int32 and not is_small(node.producer(0))
+
+
+def _is_large_int64(node: Node) -> bool:
+    """Whether there may be int64 that no int32 was cast to."""
+    producer = node.producer(0)
+    is_cast = producer is not None and producer.op == "Cast" and producer.dtype() in (tf.int32, tf.bool)
+    return is_int64(node) and not is_cast and not is_small(producer)
+
+
 def half_sum_of_squares(x: Tensor) -> Tensor:
     return 0.5 * tf.reduce_sum(x * x)
 
@@ -73,6 +97,10 @@ def _length(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) ->
 _SHAPE = Decomposed(broadcast_shape, when=_is_of_known_ranks)
 _GRADIENT = Decomposed(sum_to_shape, when=_is_repeated, operands=_repeated)
 _NORM = Decomposed(euclidean_norm, ("keep_dims",), is_float)
+_INTEGER_SUMS = (
+    Decomposed(sum_of_int32, ("keep_dims",), _is_large_int32),
+    Decomposed(sum_of_int64, ("keep_dims",), _is_large_int64),
+)
 
 OPERATIONS = (
     Operation("BroadcastArgs", {ONNX: _SHAPE}),
@@ -83,5 +111,11 @@ OPERATIONS = (
     Operation("Max", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
     Operation("Min", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
     Operation("Prod", rounds=True, sum_length=_length),
-    Operation("Sum", in_both(_GRADIENT), rounds=True, rounds_operands=True, sum_length=_length),
+    Operation(
+        "Sum",
+        {TFLITE: _GRADIENT, ONNX: (_GRADIENT, *_INTEGER_SUMS)},
+        rounds=True,
+        rounds_operands=True,
+        sum_length=_length,
+    ),
 )

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_float32, is_int64
+from keras_transformer.export.operations.conditions import is_boolean, is_float32, is_int64
 from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation, in_both
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
@@ -134,6 +134,10 @@ def _has_known_roll(node: Node) -> bool:
     return node.value(1) is not None and node.value(2) is not None
 
 
+def mirrored_booleans(x: Tensor, paddings: Tensor, *, mode: str) -> Tensor:
+    return tf.cast(tf.raw_ops.MirrorPad(input=tf.cast(x, tf.int32), paddings=paddings, mode=mode), tf.bool)
+
+
 def squeezed_by_sum(x: Tensor, *, squeeze_dims: Sequence[int]) -> Tensor:
     """A sum over the axes of size 1, which does not need to know that they are."""
     return tf.reduce_sum(x, list(squeeze_dims))
@@ -163,6 +167,7 @@ OPERATIONS = (
     Operation("Cross", in_both(_CROSS), rounds=True),
     Operation("GatherV2", reads_weight=0),
     Operation("Identity", moves_weight=True),
+    Operation("MirrorPad", {TFLITE: Decomposed(mirrored_booleans, ("mode",), is_boolean)}),
     Operation("Reshape", moves_weight=True),
     Operation("Roll", {TFLITE: Decomposed(rolled, when=_has_known_roll)}),
     Operation("Squeeze", {TFLITE: Decomposed(squeezed_by_sum, ("squeeze_dims",), _is_squeezed_transposition)}),

@@ -11,6 +11,8 @@ from keras_transformer.utils.types import Tensor
 
 _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 _SCALES = ("BiasAdd", "AddV2", "Add", "Sub", "Mul", "RealDiv")
+# Operations of which small operands are told from 0.
+_RELATIVE = ("Log", "RealDiv", "Div", "DivNoNan", "Reciprocal", "Inv", "Rsqrt", "Xlogy", "Xdivy")
 _LAYOUTS = ("Identity", "Reshape", "Transpose", "Squeeze", "ExpandDims")
 
 
@@ -35,6 +37,12 @@ def relu6_of_integers(x: Tensor) -> Tensor:
     return tf.minimum(relu_of_integers(x), tf.constant(6, x.dtype))
 
 
+def sigmoid_of_any_size(x: Tensor) -> Tensor:
+    """Of the exponential, which has all digits of small results."""
+    small = tf.exp(-tf.abs(x))
+    return tf.where(x < 0.0, small, tf.ones_like(x)) / (1.0 + small)
+
+
 def cross_entropy(logits: Tensor, labels: Tensor) -> list[Tensor]:
     """The loss of the class that a label names, and its gradient."""
     shifted = logits - tf.reduce_max(logits, -1, keepdims=True)
@@ -42,6 +50,11 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> list[Tensor]:
     is_class = tf.one_hot(tf.cast(labels, tf.int32), tf.shape(logits)[-1], dtype=logits.dtype)
     loss = tf.math.log(tf.squeeze(size, -1)) - tf.reduce_sum(shifted * is_class, -1)
     return [loss, tf.exp(shifted) / size - is_class]
+
+
+def _needs_small(node: Node) -> bool:
+    """Whether what reads a result needs the digits of small ones, such as a logarithm."""
+    return is_float32(node) and not set(_RELATIVE).isdisjoint(node.readers)
 
 
 def _is_of_product(node: Node) -> bool:
@@ -72,12 +85,12 @@ _RELU6 = Decomposed(relu6_of_integers, when=is_integer)
 OPERATIONS = (
     Operation("Relu", {TFLITE: (Decomposed(relu_of_product, when=_is_of_product), _RELU), ONNX: _RELU}),
     Operation("Relu6", {TFLITE: (Decomposed(relu6_of_product, when=_is_of_product), _RELU6), ONNX: _RELU6}),
-    Operation("Elu", rounds=True),
+    Operation("Elu", rounds=True, is_absolute=True),  # TensorFlow takes 1 off an exponential.
     Operation("LeakyRelu", rounds=True),
     Operation("LogSoftmax", rounds=True),
     Operation("Selu", rounds=True, differs={TFLITE: (Region(NAN),)}),
     # ONNX Runtime adds 1/2 to a quotient.
-    Operation("Sigmoid", rounds=True, is_absolute=True),
+    Operation("Sigmoid", {ONNX: Decomposed(sigmoid_of_any_size, when=_needs_small)}, rounds=True, is_absolute=True),
     Operation("Softmax", rounds=True),
     Operation("Softsign", rounds=True),
     Operation("SparseSoftmaxCrossEntropyWithLogits", {TFLITE: Decomposed(cross_entropy)}, rounds=True),

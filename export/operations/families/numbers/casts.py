@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32
-from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import NAN, TFLITE, Decomposed, Operation, Region
 from keras_transformer.utils.types import Tensor
 
 _NARROW = (tf.int8, tf.uint8, tf.int16, tf.uint16)
@@ -27,8 +27,16 @@ def cast_within_range(x: Tensor, *, DstT: tf.DType) -> Tensor:
 
 def _may_be_out_of_range(node: Node) -> bool:
     """Whether a float32 is cast to an integer that may not have it."""
-    is_cast = is_float32(node) and node.attribute("DstT") in (*_NARROW, tf.int32, tf.int64)
-    return is_cast and not _is_limited(node.producer(0))
+    return _is_to_integer(node) and not _is_limited(node.producer(0))
+
+
+def _is_within_range(node: Node) -> bool:
+    """Whether a float32 is cast to an integer that has it, unless it is NaN."""
+    return _is_to_integer(node) and _is_limited(node.producer(0))
+
+
+def _is_to_integer(node: Node) -> bool:
+    return is_float32(node) and node.attribute("DstT") in (*_NARROW, tf.int32, tf.int64)
 
 
 def _is_limited(node: Node | None) -> bool:
@@ -50,4 +58,6 @@ def _is_limited(node: Node | None) -> bool:
     return node.op in ("Const", *_LIMITED)
 
 
-OPERATIONS = (Operation("Cast", {TFLITE: Decomposed(cast_within_range, ("DstT",), _may_be_out_of_range)}),)
+_CAST = Decomposed(cast_within_range, ("DstT",), _may_be_out_of_range)
+
+OPERATIONS = (Operation("Cast", {TFLITE: _CAST}, differs={TFLITE: (Region(NAN, _is_within_range),)}),)

@@ -1,6 +1,7 @@
 """Comparisons.
 
-The converter of TFLite makes the largest finite numbers of infinities that are constants.
+The converter of TFLite makes the largest finite numbers of infinities that are constants. That of ONNX compares integers
+as float32 for `<` and `>`, and as what they are for `<=` and `>=`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_float32
-from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.conditions import is_float32, is_small, is_wide_integer
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 
 _LARGEST = float(np.finfo("float32").max)
@@ -41,6 +42,14 @@ def _compared(operation: str) -> Callable[[Tensor, Tensor], Tensor]:
     return compared_with_infinity
 
 
+def less_integer(x: Tensor, y: Tensor) -> Tensor:
+    return tf.logical_not(x >= y)
+
+
+def greater_integer(x: Tensor, y: Tensor) -> Tensor:
+    return tf.logical_not(x <= y)
+
+
 def never(x: Tensor, zero: Tensor) -> Tensor:
     """A boolean is not below 0, a comparison that the converter does not take."""
     return tf.zeros_like(x, tf.bool)
@@ -66,6 +75,12 @@ def _has_infinity(node: Node) -> bool:
     return any(each is not None and _is_infinity(each) for each in values)
 
 
+def _may_be_large(node: Node) -> bool:
+    """Whether both operands may be integers that float32 does not have; the arguments of a loop are counters."""
+    producers = [node.producer(each) for each in range(2)]
+    return is_wide_integer(node) and not any(each is None or is_small(each) for each in producers)
+
+
 def _is_below_zero(node: Node) -> bool:
     """Whether a boolean that was cast is compared with 0."""
     producer, limit = node.producer(0), node.value(1)
@@ -87,9 +102,11 @@ def _is_of_comparison(node: Node) -> bool:
 _NEVER = Decomposed(never, when=_is_below_zero)
 
 _COMPARED = {name: (Decomposed(_compared(name), when=_has_infinity),) for name in _WITH_INFINITY}
+_LESS, _GREATER = (Decomposed(function, when=_may_be_large) for function in (less_integer, greater_integer))
 
 OPERATIONS = (
-    Operation("Less", {TFLITE: (_NEVER, *_COMPARED.pop("Less"))}),
+    Operation("Less", {TFLITE: (_NEVER, *_COMPARED.pop("Less")), ONNX: _LESS}),
+    Operation("Greater", {TFLITE: _COMPARED.pop("Greater"), ONNX: _GREATER}),
     Operation("Neg", {TFLITE: Decomposed(negative_infinity, when=_is_of_infinity)}),
     Operation("LogicalNot", {TFLITE: Decomposed(opposite, when=_is_of_comparison)}),
     *(Operation(name, {TFLITE: found}) for name, found in _COMPARED.items()),

@@ -10,7 +10,17 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, Attributes, Decomposed, Native, Operation, in_both
+from keras_transformer.export.operations.operation import (
+    NAN,
+    ONNX,
+    TFLITE,
+    Attributes,
+    Decomposed,
+    Native,
+    Operation,
+    Region,
+    in_both,
+)
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
@@ -56,6 +66,14 @@ def resized_by_areas(images: Tensor, sizes: Tensor) -> Tensor:
         elements = tf.expand_dims(_numbers(size(images, axis)), 0)
         shares = tf.minimum(elements + 1.0, end) - tf.maximum(elements, begin)
         images = _mixed(images, tf.maximum(shares, 0.0) / step, axis)
+    return images
+
+
+def nearest_elements(images: Tensor, sizes: Tensor) -> Tensor:
+    """Elements at places that are rounded as TensorFlow does: a place on the edge between two is that of one of them."""
+    for axis in (1, 2):
+        places = tf.floor((_numbers(sizes[axis - 1]) + 0.5) * _step(images, sizes, axis))
+        images = tf.gather(images, tf.minimum(tf.cast(places, tf.int32), size(images, axis) - 1), axis=axis)
     return images
 
 
@@ -156,6 +174,13 @@ def _is_centered(node: Node) -> bool:
     return bool(node.attribute("half_pixel_centers")) and not node.attribute("align_corners")
 
 
+def _has_edges(node: Node) -> bool:
+    """Whether places may lie on the edge between two elements: not those of sizes that are multiples."""
+    lengths, sizes = node.part.spec(node.inputs[0]).shape[1:3].as_list(), node.value(1)
+    is_multiple = sizes is not None and None not in lengths and not (sizes % np.array(lengths)).any()
+    return _is_centered(node) and not is_multiple
+
+
 def _is_not_aligned(node: Node) -> bool:
     return not node.attribute("align_corners")
 
@@ -168,11 +193,16 @@ def _of_places(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor)
 _SCALED = Decomposed(scaled_and_translated, ("kernel_type", "antialias"))
 _CUBES = Decomposed(resized_by_cubes, when=_is_centered)
 _AREAS = Decomposed(resized_by_areas, when=_is_not_aligned)
+_NEAREST = Decomposed(nearest_elements, when=_has_edges)
+# The product of NaN and a weight of 0 is NaN.
+_NANS = {TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}
 
 OPERATIONS = (
-    Operation("ResizeArea", in_both(_AREAS), rounds=True, rounds_coordinates=True, sum_length=_of_places),
-    Operation("ResizeBicubic", in_both(_CUBES), rounds_coordinates=True, sum_length=_of_places),
+    Operation(
+        "ResizeArea", in_both(_AREAS), rounds=True, rounds_coordinates=True, sum_length=_of_places, differs=_NANS
+    ),
+    Operation("ResizeBicubic", in_both(_CUBES), rounds_coordinates=True, sum_length=_of_places, differs=_NANS),
     Operation("ResizeBilinear", {ONNX: Native(by_sizes)}, rounds_coordinates=True, sum_length=_of_places),
-    Operation("ResizeNearestNeighbor", {ONNX: Native(by_sizes)}),
-    Operation("ScaleAndTranslate", in_both(_SCALED), rounds_coordinates=True, sum_length=_of_places),
+    Operation("ResizeNearestNeighbor", {ONNX: (_NEAREST, Native(by_sizes))}),
+    Operation("ScaleAndTranslate", in_both(_SCALED), rounds_coordinates=True, sum_length=_of_places, differs=_NANS),
 )

@@ -1,0 +1,253 @@
+"""Integers throughout in ONNX files: operators between `QuantizeLinear` and `DequantizeLinear`, which a runtime fuses.
+
+ONNX Runtime first folds factors and offsets of channels into convolutions and products, as it does when it loads a float
+file: what is rounded then is what it computes. The integers are those of onnxruntime.quantization, for the ranges that were
+measured here; what it has written is compared with them.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from keras_transformer.export.errors import ConversionError, QuantizationError, WeightError
+from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.options import CONTRIB
+from keras_transformer.export.onnx.quantization.calibrate import session_with_outputs
+from keras_transformer.export.onnx.weights.files import GraphFiles, read
+from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
+from keras_transformer.export.quantization.calibrated import FullInt8
+from keras_transformer.export.quantization.options import matches
+from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
+from keras_transformer.export.remedies import Remedy
+from keras_transformer.export.runtime.libraries import ONNX
+from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.utils.errors import library_exceptions, one_line
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.quantization.calibration_data import Batch
+
+Ranges: TypeAlias = "dict[str, tuple[float, float]]"
+# Operators that ONNX Runtime computes from integers on a CPU, or that only move numbers.
+OPERATORS = (
+    *("Conv", "Gemm", "MatMul", "Add", "Mul", "Sigmoid", "LeakyRelu", "Softmax", "Where", "Concat", "Relu", "Clip"),
+    *("AveragePool", "GlobalAveragePool", "MaxPool", "Resize", "Pad", "Slice", "Split", "DepthToSpace", "SpaceToDepth"),
+    *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"),
+)
+# Entry of the metadata of a file, which says that it was made from a folded one.
+FOLDED = "folded"
+# That of a softmax, whose results are up to 1.
+_SOFTMAX = (1 / 255, 0)
+_ROUNDING = 1e-4
+_CLOSE = 1e-4
+
+
+def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]) -> None:
+    """Quantizes the ONNX file of a bundle that is being written.
+
+    Args:
+        spec: the `ExportSpec`, whose `quantization` is a `FullInt8` with a list of batches.
+        directory: `pathlib.Path` of the bundle.
+        files: dict of signature name to the file's path in it.
+
+    Raises:
+        QuantizationError: a pattern of `keep_float` matches no weight, there are several files, or inputs or outputs are to
+            be integers.
+        ConversionError: the folded file computes something else, or onnxruntime.quantization fails.
+        WeightError: a tensor of the file has another scale than its range.
+    """
+    quantization: FullInt8 = spec.quantization
+    if len(set(files.values())) > 1:
+        raise QuantizationError("full_int8 calibrates one forward pass", Remedy.STEPS)
+    if {quantization.input_type, quantization.output_type} != {"float32"}:
+        raise QuantizationError("onnx: inputs and outputs of integers are TFLite's", Remedy.ENDS)
+    (path,) = set(files.values())
+    batches = list(quantization.calibration or ())
+    with tempfile.TemporaryDirectory() as name:
+        folded = fold(directory / path, pathlib.Path(name))
+        _check_folded(directory / path, folded, batches[0])
+        ranges = tensor_ranges(folded, batches, quantization.ranges)
+        quantized = pathlib.Path(name, "quantized.onnx")
+        onnx.save(in_integers(folded, ranges, quantization.keep_float), str(quantized))
+        model = read(quantized)
+        _name_weights(model.graph)
+        model.metadata_props.update({**read(directory / path).metadata_props, FOLDED: "yes"})
+        check_scales(model.graph, ranges)
+        GraphFiles(directory, 1).save({path: model})
+
+
+def fold(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """A float file as ONNX Runtime simplifies it: factors and offsets of channels are in the weights before them.
+
+    Args:
+        path: path of a float file.
+        folder: folder for the result.
+
+    Returns:
+        The path of the result.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(folder / "folded.onnx")
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    model = onnx.load(options.optimized_model_filepath)
+    used = {node.domain for node in model.graph.node} | {"", CONTRIB}
+    domains = [each for each in model.opset_import if each.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(domains)
+    onnx.save(model, options.optimized_model_filepath)
+    return pathlib.Path(options.optimized_model_filepath)
+
+
+def _check_folded(path: pathlib.Path, folded: pathlib.Path, batch: Batch) -> None:
+    """Compares a folded file with the proven float file that it was made from."""
+    before, after = (_opened(each).run(None, dict(batch)) for each in (path, folded))
+    for expected, found in zip(before, after, strict=True):
+        if expected.dtype.kind != "f":
+            continue
+        scale = float(np.abs(expected).max(initial=0.0)) or 1.0
+        if not np.allclose(found, expected, rtol=0, atol=_ROUNDING * scale):
+            raise ConversionError(ONNX, "ONNX Runtime's simplified graph computes something else")
+
+
+def _opened(path: pathlib.Path) -> onnxruntime.InferenceSession:
+    from keras_transformer.export.onnx.runtime import onnx_session
+
+    return onnx_session(str(path), 1)
+
+
+def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str = "mse") -> Ranges:
+    """The ranges of all float tensors that the main graph of a file takes and computes, on calibration data.
+
+    Args:
+        path: path of a float file.
+        calibration: list of dicts of arrays by input name.
+        method: a key of `quantization.ranges.RANGES`.
+
+    Raises:
+        QuantizationError: the model rejects the data.
+    """
+    names = [name_of(value) for node in read(path).graph for value in node.outputs if value.name]
+    session, observers = session_with_outputs(path, names), dict[str, RangeObserver]()
+    for batch in calibration:
+        try:
+            results = session.run(names, dict(batch))
+        except library_exceptions() as error:
+            raise QuantizationError(f"the calibration data do not fit the model: {one_line(error)}") from error
+        for name, array in [*zip(names, results, strict=True), *batch.items()]:
+            if np.asarray(array).dtype == np.float32:
+                observers.setdefault(name, RangeObserver()).add(np.asarray(array))
+    return {name: observer.range(method) for name, observer in observers.items()}
+
+
+def in_integers(path: pathlib.Path, ranges: Ranges, keep_float: Sequence[str] = ()) -> onnx.ModelProto:
+    """A float file with the integers and scales of onnxruntime.quantization.
+
+    Args:
+        path: path of a folded file.
+        ranges: the result of `tensor_ranges`.
+        keep_float: patterns of the weights whose operators stay float.
+
+    Raises:
+        QuantizationError: a pattern matches no weight.
+        ConversionError: onnxruntime.quantization fails.
+    """
+    from onnxruntime.quantization import QuantType
+    from onnxruntime.quantization.calibrate import CalibrationMethod, TensorData, TensorsData
+    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+
+    data = {
+        name: TensorData(lowest=np.float32(least), highest=np.float32(largest))
+        for name, (least, largest) in ranges.items()
+    }
+    floats = _kept_nodes(read(path).graph, ranges, keep_float)
+    types = (QuantType.QInt8, QuantType.QUInt8, TensorsData(CalibrationMethod.MinMax, data))
+    with captured() as log:
+        try:
+            quantizer = QDQQuantizer(onnx.load(str(path)), True, False, *types, [], floats, list(OPERATORS), {})
+            return quantizer.quantize_model()
+        except library_exceptions() as error:
+            reason = f"onnxruntime.quantization fails: {one_line(error)}"
+            raise ConversionError(ONNX, reason, log()) from error
+
+
+def _kept_nodes(graph: ir.Graph, ranges: Ranges, keep_float: Sequence[str]) -> list[str]:
+    """The names of nodes with a weight that stays float, or with numbers that no step of 8 bits has beside others."""
+    kept = matches(map(_original, graph.initializers), keep_float)
+    found: list[str] = []
+    for node in graph:
+        names = [name_of(value) for value in (*node.inputs, *node.outputs)]
+        ends = [abs(end) for name in names for end in ranges.get(name, ())]
+        constants = [constant_of(graph.initializers[name]) for name in names if name in graph.initializers]
+        ends += [float(np.abs(np.asarray(each)).max(initial=0)) for each in constants if each.dtype == np.float32]
+        if max(ends, default=0.0) > LARGEST or kept.intersection(map(_original, names)):
+            found.append(str(node.name))
+    return found
+
+
+def _original(name: str) -> str:
+    """The name of the weight into which a factor was folded."""
+    return name.removeprefix("ConvMulFusion_W_")
+
+
+def _name_weights(graph: ir.Graph) -> None:
+    """Gives what is computed from the integers of a weight the name of the weight."""
+    for node in list(graph):
+        codes = node.inputs[0] if node.op_type == "DequantizeLinear" else None
+        if codes is not None and codes.is_initializer():
+            node.outputs[0].name = name_of(node.outputs[0]).removesuffix("_DequantizeLinear_Output")
+
+
+def check_scales(graph: ir.Graph, ranges: Ranges) -> None:
+    """Checks that tensors become integers by the steps of one of the measured ranges, and floats by the same steps.
+
+    Args:
+        graph: the quantized graph.
+        ranges: those of the float file.
+
+    Raises:
+        WeightError: names the tensor.
+    """
+    allowed = np.array([_SOFTMAX, *(_step(*ends) for ends in ranges.values())])
+    for node, (scale, zero) in _steps(graph):
+        source = (
+            node.inputs[0].producer() if node.op_type == "DequantizeLinear" and node.inputs[0] is not None else None
+        )
+        while source is not None and source.op_type != "QuantizeLinear":
+            source = None if source.inputs[0] is None else source.inputs[0].producer()
+        own = None if source is None else (_number(source.inputs[1]), _number(source.inputs[2]))
+        is_known = np.isclose(allowed[:, 0], scale, rtol=_CLOSE, atol=0) & (np.abs(allowed[:, 1] - zero) <= 1)
+        if not is_known.any() or own not in (None, (scale, zero)):
+            reason = f"has the scale {scale:.6g} and the zero point {zero:.0f}, which are those of no measured range"
+            raise WeightError(ONNX, name_of(node.inputs[0]), reason, ())
+
+
+def _steps(graph: ir.Graph) -> Iterator[tuple[ir.Node, tuple[float, float]]]:
+    """The nodes between floats and integers of activations, with their scale and zero point."""
+    for node in graph:
+        is_activation = bool(node.inputs) and node.inputs[0] is not None and not node.inputs[0].is_initializer()
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear") and is_activation:
+            yield node, (_number(node.inputs[1]), _number(node.inputs[2]))
+
+
+def _number(value: ir.Value | None) -> float:
+    return 0.0 if value is None else float(np.asarray(constant_of(value)).reshape(()))
+
+
+def _step(least: float, largest: float) -> tuple[float, float]:
+    """The scale and the zero point of a range in 8 bits, as onnxruntime.quantization chooses them."""
+    least, largest = min(least, 0.0), max(largest, 0.0)
+    scale = (largest - least) / 255
+    return scale or 1.0, 0.0 if scale == 0 else round(-least / scale)

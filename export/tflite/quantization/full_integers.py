@@ -1,0 +1,227 @@
+"""Integers throughout in TFLite files: TensorFlow's quantizer on the float file, with ranges that were measured here.
+
+The quantizer takes a float file whose tensors have a least and a largest number, and knows which operators have integer
+kernels, which of their tensors share a scale, and which have a fixed one. What it has written is compared with the ranges.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from keras_transformer.export.errors import ConversionError, QuantizationError, WeightError
+from keras_transformer.export.quantization.calibrated import FullInt8
+from keras_transformer.export.quantization.options import matches
+from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
+from keras_transformer.export.remedies import Remedy
+from keras_transformer.export.runtime.libraries import TFLITE
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.quantization.calibrate import runs_on
+from keras_transformer.export.tflite.tree import indices, read, read_file, schema, size_of, write, write_file
+from keras_transformer.export.tflite.weights.weight import find_weights
+from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.utils.errors import library_exceptions, one_line
+
+if TYPE_CHECKING:
+    import keras
+    from ai_edge_litert.schema_py_generated import ModelT
+
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.quantization.calibration_data import Batch
+
+# The range of a tensor by the indices of its graph and its own.
+Ranges: TypeAlias = "dict[tuple[int, int], tuple[float, float]]"
+# Results whose kernels have a scale of their own, as pairs of scale and zero point in 8 bits.
+_FIXED = ((1 / 256, -128), (1 / 128, 0), (16 / 256, 127))
+_CLOSE = 1e-4
+
+
+def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]) -> None:
+    """Quantizes the TFLite file of a bundle that is being written.
+
+    Args:
+        spec: the `ExportSpec`, whose `quantization` is a `FullInt8` with a list of batches.
+        directory: `pathlib.Path` of the bundle.
+        files: dict of signature name to the file's path in it.
+
+    Raises:
+        QuantizationError: a pattern of `keep_float` matches no weight, or a signature takes none of the data.
+        ConversionError: TensorFlow's quantizer fails.
+        WeightError: a tensor of the file has another scale than its range.
+    """
+    (path,) = {directory / each for each in files.values()}
+    content = path.read_bytes()
+    quantization: FullInt8 = spec.quantization
+    ranges = tensor_ranges(content, list(quantization.calibration or ()), quantization.ranges)
+    model = read(in_integers(content, ranges, quantization, spec.variables))
+    before = read(content)
+    model.metadata, model.description = None, before.description
+    _copy_metadata(before, model)
+    write_file(model, path)
+    check_scales(read_file(path), ranges)
+
+
+def in_integers(
+    content: bytes, ranges: Ranges, quantization: FullInt8, variables: Sequence[keras.Variable] = ()
+) -> bytes:
+    """A float file as TensorFlow's quantizer writes it again.
+
+    Args:
+        content: bytes of a float .tflite file.
+        ranges: the result of `tensor_ranges`.
+        quantization: `FullInt8`.
+        variables: the Keras variables of the model, whose paths `keep_float` matches; otherwise the names of tensors.
+
+    Raises:
+        QuantizationError, ConversionError: see `quantize`.
+    """
+    import tensorflow as tf
+    from tensorflow.lite.python.convert import mlir_quantize
+
+    model = read(content)
+    floats = _kept_results(model, quantization.keep_float, variables) | _results_beyond(model, ranges)
+    floats |= _results_like_bodies(model, {number for number, _ in ranges})
+    for number, graph in enumerate(graphs(model)):
+        for index, tensor in enumerate(graph.tensors):
+            if (number, index) in ranges:
+                least, largest = ranges[number, index]
+                tensor.quantization = schema().QuantizationParametersT()
+                tensor.quantization.min = np.array([least], "float32")
+                tensor.quantization.max = np.array([largest], "float32")
+    types = {f"{end}_data_type": tf.as_dtype(getattr(quantization, f"{end}_type")) for end in ("input", "output")}
+    with captured() as log:
+        try:
+            return mlir_quantize(write(model), denylisted_nodes=floats, **types)
+        except library_exceptions() as error:
+            raise ConversionError(TFLITE, f"TensorFlow's quantizer fails: {one_line(error)}", log()) from error
+
+
+def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "mse") -> Ranges:
+    """The ranges of all float tensors that a file computes, on calibration data.
+
+    Args:
+        content: bytes of a float .tflite file.
+        calibration: list of dicts of arrays by input name.
+        method: a key of `quantization.ranges.RANGES`.
+
+    Returns:
+        The ranges. The bodies of loops have none: errors of a state in 8 bits would add up over the steps.
+
+    Raises:
+        QuantizationError: a signature takes none of the data.
+    """
+    model, observers = read(content), dict[tuple[int, int], RangeObserver]()
+    names = {each.signatureKey.decode() for each in model.signatureDefs}
+    for name, number, interpreter in runs_on(content, model, calibration):
+        names.discard(name)
+        graph = Graph(model, model.subgraphs[number])
+        for index in _computed(graph):
+            observers.setdefault((number, index), RangeObserver()).add(interpreter.get_tensor(index, number))
+    if names:
+        raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
+    return {key: observer.range(method) for key, observer in observers.items()}
+
+
+def _computed(graph: Graph) -> Iterator[int]:
+    """The float tensors that a graph takes or computes."""
+    results = {index for operator in graph.subgraph.operators for index in indices(operator.outputs)}
+    for index in sorted(results | set(indices(graph.subgraph.inputs))):
+        if graph.type(index) == "FLOAT32":
+            yield index
+
+
+def _kept_results(model: ModelT, patterns: Sequence[str], variables: Sequence[keras.Variable]) -> set[str]:
+    """The names of what is computed with a weight that stays float."""
+    weights = find_weights(model, variables, least=1)
+    kept = matches({weight.name for weight in weights}, patterns)
+    places = [place for weight in weights if weight.name in kept for place in weight.tensors]
+    found: set[str] = set()
+    for graph, index in places:
+        graph.find_uses()
+        found |= {graph.name(int(reader.outputs[0])) for reader in graph.readers[index]}
+    return found
+
+
+def _results_beyond(model: ModelT, ranges: Ranges) -> set[str]:
+    """The names of what is computed with numbers that no step of 8 bits has beside others, as additive masks are."""
+    found: set[str] = set()
+    for number, graph in enumerate(graphs(model)):
+        for operator in graph.subgraph.operators:
+            tensors = (*indices(operator.inputs), *indices(operator.outputs))
+            ends = [abs(end) for index in tensors for end in ranges.get((number, index), ())]
+            values = [graph.small_value(index) for index in tensors if index >= 0 and graph.type(index) == "FLOAT32"]
+            ends += [float(np.abs(each).max(initial=0.0)) for each in values if each is not None]
+            if max(ends, default=0.0) > LARGEST:
+                found |= {graph.name(index) for index in indices(operator.outputs)}
+    return found
+
+
+def _results_like_bodies(model: ModelT, measured: Collection[int]) -> set[str]:
+    """The names of what is computed with weights of the body of a loop, which would be in the file a second time."""
+    in_bodies, found = set[int](), set[str]()
+    for is_main in (False, True):
+        for number, graph in enumerate(graphs(model)):
+            for operator in graph.subgraph.operators if (number in measured) == is_main else ():
+                weights = {
+                    graph.tensors[index].buffer for index in indices(operator.inputs) if _is_weight(graph, index)
+                }
+                in_bodies |= set() if is_main else weights
+                found |= {graph.name(int(operator.outputs[0]))} if is_main and weights & in_bodies else set()
+    return found
+
+
+def _is_weight(graph: Graph, index: int) -> bool:
+    return graph.is_constant(index) and graph.type(index) == "FLOAT32" and len(graph.shape(index)) > 1
+
+
+def _copy_metadata(before: ModelT, after: ModelT) -> None:
+    """Gives a file the entries of metadata of another one."""
+    from keras_transformer.export.tflite.passes.interface import add_metadata, read_metadata
+
+    for name, content in read_metadata(before).items():
+        add_metadata(after, name, content)
+
+
+def check_scales(model: ModelT, ranges: Ranges) -> None:
+    """Checks that every tensor of integers has the steps of one of the measured ranges, or the fixed ones of its kernel.
+
+    Args:
+        model: `ModelT` of the quantized file.
+        ranges: those of the float file.
+
+    Raises:
+        WeightError: names the tensor.
+    """
+    allowed = np.array([*_FIXED, *(_step(*ends) for ends in ranges.values()), *_of_constants(model)])
+    for graph in graphs(model):
+        for index in range(len(graph.tensors)):
+            parameters = graph.tensors[index].quantization
+            if graph.type(index) not in ("INT8", "UINT8") or graph.is_constant(index) or parameters is None:
+                continue
+            if parameters.scale is None or not len(parameters.scale):
+                continue
+            zero = int(parameters.zeroPoint[0]) - (128 if graph.type(index) == "UINT8" else 0)
+            scale = float(parameters.scale[0])
+            is_known = np.isclose(allowed[:, 0], scale, rtol=_CLOSE, atol=0) & (np.abs(allowed[:, 1] - zero) <= 1)
+            if not is_known.any():
+                reason = f"has the scale {scale:.6g} and the zero point {zero}, which are those of no measured range"
+                raise WeightError(TFLITE, graph.name(index), reason, ())
+
+
+def _of_constants(model: ModelT) -> Iterator[tuple[float, float]]:
+    """The steps of constants, which what only copies their codes has too."""
+    for graph in graphs(model):
+        for tensor in graph.tensors:
+            parameters = tensor.quantization
+            is_constant = size_of(model.buffers[tensor.buffer]) > 0
+            if is_constant and parameters is not None and parameters.scale is not None and len(parameters.scale) == 1:
+                yield float(parameters.scale[0]), float(parameters.zeroPoint[0])
+
+
+def _step(least: float, largest: float) -> tuple[float, float]:
+    """The scale and the zero point of a range in 8 bits, as the quantizer chooses them."""
+    scale = (max(largest, 0.0) - min(least, 0.0)) / 255
+    return scale, 0.0 if scale == 0 else round(-128 - min(least, 0.0) / scale)

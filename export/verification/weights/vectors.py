@@ -1,0 +1,74 @@
+"""How vectors of a file follow from several of a model: explanations, as those of `explanations`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_transformer.export.data.weights import StoredWeight
+from keras_transformer.export.verification.weights.model_weights import Explained, ModelWeights
+
+# Numbers by which products of vectors are looked for.
+_START = 8
+# The rounding of a product of a vector and a kernel, as a share of the sizes of its summands.
+_ROUNDING = 2.0**-21
+
+
+def product_of_vectors(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """A vector times another one, element by element, as a bias times a layer scale: bit for bit."""
+    for stored in unknown:
+        if stored.values.size == stored.values.shape[-1]:
+            names = _names_of_vectors(stored.values.reshape(-1), model)
+            if names is not None:
+                yield stored, names
+
+
+def _names_of_vectors(values: np.ndarray, model: ModelWeights) -> set[str] | None:
+    """What two vectors follow from whose product has some values."""
+    vectors = model.vectors(values.size)
+    matrix = np.stack([vector for _, vector in vectors]) if vectors else np.zeros((0, 1))
+    start = slice(0, _START)
+    for number, (names, vector) in enumerate(vectors):
+        for other in np.flatnonzero((matrix[:, start] * vector[start] == values[start]).all(axis=1)):
+            if other < number and np.array_equal(matrix[other] * vector, values):
+                return names | vectors[other][0]
+    return None
+
+
+def carried_bias(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """A bias of a product, and what a former bias adds to it: `b₂ + b₁ K`, up to rounding.
+
+    The converter of TFLite makes that of a sum in front of a product. A number of the model may multiply it, such as the
+    scale of attention.
+    """
+    for stored in unknown:
+        if stored.values.size == stored.values.shape[-1]:
+            names = _names_of_carried(stored.values.reshape(-1).astype("float64"), model)
+            if names is not None:
+                yield stored, names
+
+
+def _names_of_carried(values: np.ndarray, model: ModelWeights) -> set[str] | None:
+    """What a kernel, a former bias and a bias follow from that give some values."""
+    nothing: tuple[set[str], np.ndarray] = set(), np.zeros_like(values)
+    for length in (each for each in model.sizes if each > 1):
+        kernels = [name for name in model.of_size(length * values.size) if model.variables[name].ndim > 1]
+        for name in kernels:
+            kernel = model.variables[name].reshape(length, -1)
+            for former, vector in model.vectors(length):
+                carried, size = vector.astype("float64") @ kernel, np.abs(vector) @ np.abs(kernel)
+                for names, bias in (nothing, *model.vectors(values.size)):
+                    if _is_multiple(values, carried + bias, size + np.abs(bias), model):
+                        return {name} | former | names
+    return None
+
+
+def _is_multiple(values: np.ndarray, array: np.ndarray, size: np.ndarray, model: ModelWeights) -> bool:
+    """Whether values are an array, or a multiple by a number of the model, up to the rounding of sums of a size."""
+    peak = np.abs(array).argmax()
+    factor = float(values[peak] / array[peak]) if array[peak] else 0.0
+    near = np.array([1.0, *model.scalars])
+    near = near[np.argmin(np.abs(near - factor))]
+    is_known = abs(factor - near) * abs(array[peak]) <= _ROUNDING * size[peak] * abs(near)
+    return bool(is_known and (np.abs(values - near * array) <= _ROUNDING * size * abs(near)).all())

@@ -1,0 +1,99 @@
+"""Exports small models in integers: `full_int8_worker.py OUT_DIRECTORY`; see test_full_int8.py."""
+
+import json
+import os
+import pathlib
+import sys
+import traceback
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+from keras import layers
+
+from keras_transformer.export import FullInt8, export, load
+from keras_transformer.export.onnx.quantization.full_integers import fold
+from keras_transformer.export.onnx.quantization.full_integers import tensor_ranges as onnx_ranges
+from keras_transformer.export.tflite.quantization.full_integers import tensor_ranges as tflite_ranges
+
+
+def convolutions():
+    """Every kind of convolution, pooling, resizing, and factors of channels that are folded."""
+    images = keras.Input((16, 16, 3), name="images")
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same")(images)))
+    x = layers.ReLU(6.0)(layers.BatchNormalization()(layers.DepthwiseConv2D(3, strides=2, padding="same")(x)))
+    wide = layers.UpSampling2D(2, interpolation="bilinear")(layers.MaxPooling2D()(x))
+    x = layers.Concatenate()([layers.Conv2D(8, 1)(x), wide, layers.SeparableConv2D(4, 3, padding="same")(x)])
+    x = layers.AveragePooling2D(2)(layers.Conv2DTranspose(8, 2, strides=2, activation="relu", name="larger")(x))
+    x = layers.Dense(16, activation="silu")(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(images, layers.Dense(5, name="logits")(x)), (16, 16, 3)
+
+
+def attention():
+    """Attention under an additive mask, layer normalization, GELU and probabilities."""
+    x = keras.Input((8, 16), name="x")
+    mask = np.triu(np.full((8, 8), -1e9, "float32"), 1)
+    scores = layers.Lambda(
+        lambda y: keras.ops.matmul(y, keras.ops.transpose(y, (0, 2, 1))) * 0.25 + mask, name="scores"
+    )
+    weights = layers.Softmax()(scores(layers.Dense(16, name="query")(x)))
+    context = layers.Dot((2, 1))([weights, layers.Dense(16, name="value")(x)])
+    y = layers.LayerNormalization()(layers.Add()([x, context]))
+    y = layers.Dense(16)(layers.Dense(32, activation="gelu")(y))
+    return keras.Model(x, layers.Dense(4, "softmax", name="probabilities")(y)), (8, 16)
+
+
+def recurrent():
+    """A loop in TFLite, an operator in ONNX: both stay float."""
+    x = keras.Input((6, 8), name="x")
+    return keras.Model(x, layers.Dense(3, name="output")(layers.LSTM(8, name="memory")(x))), (6, 8)
+
+
+CASES = {each.__name__: each for each in (convolutions, attention, recurrent)}
+
+
+def measured(out, name, format):
+    """What a bundle computes for other data, and what its report says."""
+    keras.utils.set_random_seed(0)
+    random = np.random.default_rng(0)
+    model, shape = CASES[name]()
+    data = random.normal(size=(48, *shape))
+    for each in model.weights:
+        is_variance = each.path.endswith("variance")
+        each.assign(each + random.normal(scale=0.1, size=each.shape) ** (2 if is_variance else 1))
+    data = data.astype("float32")
+    folder = out / f"{name}_{format}"
+    ends = {"input_type": "int8", "output_type": "uint8"} if name == "convolutions" and format == "tflite" else {}
+    quantizations = ["float32", FullInt8((data[:40], np.zeros(40)), **ends)]
+    artifact = export(model, folder, [format], quantize=quantizations, progress=False)["full_int8"][format]
+    (found,) = load(folder / "full_int8")(data[40:]).values()
+    expected = np.asarray(model(data[40:]))
+    batches = [{model.inputs[0].name: data[:40]}]
+    file = folder / "float32" / f"model.{format}"
+    if format == "tflite":
+        ranges = [[*key, *ends] for key, ends in tflite_ranges(file.read_bytes(), batches).items()]
+    else:
+        ranges = [[key, *ends] for key, ends in onnx_ranges(fold(file, folder), batches).items()]
+    return {
+        "error": float(np.sqrt(np.mean(np.square(found - expected)) / np.mean(np.square(expected)))),
+        "agreement": float(np.mean(found.argmax(-1) == expected.argmax(-1))),
+        "integers": artifact.integers.to_dict(),
+        "ranges": ranges,
+    }
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    results = {}
+    for name in CASES:
+        for format in ("tflite", "onnx"):
+            try:
+                results[f"{name}_{format}"] = measured(out, name, format)
+            except Exception:  # The test shows it.
+                results[f"{name}_{format}"] = {"crash": traceback.format_exc()}
+            (out / "results.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

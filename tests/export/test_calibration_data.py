@@ -1,0 +1,44 @@
+"""Calibration data as batches of what a signature takes."""
+
+import numpy as np
+import pytest
+
+from keras_transformer.export import QuantizationError
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.quantization.calibration_data import calibration_batches
+
+X = ArraySpec("x", "float32", (None, 3), ("batch", None))
+ROWS = np.random.default_rng(0).normal(size=(70, 3))
+
+
+def test_many_rows_are_cut_into_batches_of_the_type_of_the_input():
+    batches = calibration_batches((ROWS, np.zeros(70)), [X])
+    assert [len(each["x"]) for each in batches] == [16, 16, 16, 16, 6]
+    np.testing.assert_array_equal(np.concatenate([each["x"] for each in batches]), ROWS.astype("float32"))
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(9, 2), (4, 1), (1, 1)])
+def test_a_fixed_number_of_rows_is_kept(rows, wanted):
+    batches = calibration_batches(ROWS[:rows], [ArraySpec("x", "float32", (4, 3), (None, None))])
+    assert [each["x"].shape for each in batches] == [(4, 3)] * wanted
+    np.testing.assert_array_equal(batches[0]["x"], ROWS[np.arange(4) % rows].astype("float32"))
+
+
+def test_an_axis_of_something_else_is_not_cut():
+    steps = ArraySpec("x", "float32", (None, 3), ("time", None))
+    assert [each["x"].shape for each in calibration_batches([ROWS], [steps])] == [(70, 3)]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "are empty"),
+        (np.zeros((0, 3)), "are empty"),
+        (np.full((8, 3), 2.5), "are constant: 'x' is 2.5 throughout"),
+        (ROWS[:, :2], r"do not fit the model: input 'x': expected float32 \(batch, 3\)"),
+        ([{"y": ROWS}], "do not fit the model: a batch has"),
+    ],
+)
+def test_data_that_say_nothing_are_refused(data, message):
+    with pytest.raises(QuantizationError, match=message):
+        calibration_batches(data, [X])

@@ -1,0 +1,188 @@
+"""Integers throughout: what files compute, which of their operators are of integers, and planted faults."""
+
+import numpy as np
+import onnx
+import pytest
+
+from keras_transformer.export import FullInt8, QuantizationError, WeightError
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.quantization import full_integers as onnx_integers
+from keras_transformer.export.onnx.weights.files import read as read_onnx
+from keras_transformer.export.onnx.weights.lazy_tensors import tensor_of
+from keras_transformer.export.onnx.weights.weight_pairs import weight_pairs as onnx_pairs
+from keras_transformer.export.tflite.graph import graphs
+from keras_transformer.export.tflite.quantization import full_integers as tflite_integers
+from keras_transformer.export.tflite.tree import read_file
+from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
+from keras_transformer.export.verification.quantized.weights import compare
+
+CASES = ("convolutions", "attention", "recurrent")
+FORMATS = ("tflite", "onnx")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("case", "error"), [("convolutions", 0.03), ("attention", 0.06), ("recurrent", 0.1)])
+def test_files_compute_nearly_what_keras_computes(full_int8, case, format, error):
+    found = full_int8[f"{case}_{format}"]
+    assert 0 < found["error"] < error
+    assert found["agreement"] >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("case", "format", "products", "floats"),
+    [
+        ("convolutions", "tflite", 1.0, []),
+        ("convolutions", "onnx", 0.6, ["larger"]),
+        ("attention", "tflite", 1.0, []),
+        ("attention", "onnx", 0.9, []),
+        ("recurrent", "tflite", 0.005, ["lstm_cell"]),
+        ("recurrent", "onnx", 0.005, ["memory"]),
+    ],
+)
+def test_the_report_says_what_became_integers(full_int8, case, format, products, floats):
+    found = full_int8[f"{case}_{format}"]["integers"]
+    assert products <= found["products"] <= (1 if case != "recurrent" else 0.03)
+    assert found["float_layers"] == floats
+    assert (found["weights"] > 0.9) == (case == "attention" or (case == "convolutions" and format == "tflite"))
+
+
+def test_ends_have_the_types_that_were_asked_for(full_int8):
+    (graph,) = graphs(read_file(full_int8.bundle("convolutions_tflite") / "full_int8/model.tflite"))
+    ends = [graph.type(int(index)) for index in (*graph.subgraph.inputs, *graph.subgraph.outputs)]
+    assert ends == ["INT8", "UINT8"]
+    assert "FLOAT32" not in {graph.type(index) for index in range(len(graph.tensors))}
+
+
+def test_numbers_beside_a_mask_stay_float(full_int8):
+    (graph,) = graphs(read_file(full_int8.bundle("attention_tflite") / "full_int8/model.tflite"))
+    kinds = [(graph.kind(each), graph.type(int(each.inputs[0]))) for each in graph.subgraph.operators]
+    assert [kind for name, kind in kinds if name == "SOFTMAX"] == [
+        "FLOAT32",
+        "INT8",
+    ]  # Under the mask, and the outputs.
+    assert {kind for name, kind in kinds if name in ("FULLY_CONNECTED", "BATCH_MATMUL")} == {"INT8"}
+
+
+class TestFaultsInTFLite:
+    @pytest.fixture
+    def files(self, full_int8):
+        folder = full_int8.bundle("convolutions_tflite")
+        ranges = {(graph, index): tuple(ends) for graph, index, *ends in full_int8["convolutions_tflite"]["ranges"]}
+        return *(read_file(folder / name / "model.tflite") for name in ("float32", "full_int8")), ranges
+
+    def test_a_clean_file_passes(self, files):
+        before, after, ranges = files
+        tflite_integers.check_scales(after, ranges)
+        found = compare("tflite", tree_pairs(before, after))
+        assert (found["equal"], found["unaccounted"], found["share"]) == (0, [], 1.0)
+
+    def test_two_channels_of_a_kernel_are_swapped(self, files):
+        before, after, _ = files
+        buffer = after.buffers[tensor_of_kind(after, "CONV_2D", 1).buffer]
+        codes = np.array(buffer.data).reshape(8, -1)
+        buffer.data = codes[[1, 0, *range(2, 8)]].reshape(-1)
+        with pytest.raises(WeightError, match="steps of its scale"):
+            compare("tflite", tree_pairs(before, after))
+
+    def test_the_scale_of_a_channel_is_wrong(self, files):
+        before, after, _ = files
+        parameters = tensor_of_kind(after, "DEPTHWISE_CONV_2D", 1).quantization
+        parameters.scale = np.array(parameters.scale) * np.where(np.arange(len(parameters.scale)) == 3, 1.1, 1)
+        with pytest.raises(WeightError, match="steps of its scale"):
+            compare("tflite", tree_pairs(before, after))
+
+    @pytest.mark.parametrize(("scale", "zero"), [(1.1, 0), (1.0, 3)])
+    def test_an_activation_has_other_steps(self, files, scale, zero):
+        _, after, ranges = files
+        parameters = tensor_of_kind(after, "CONV_2D", 0).quantization
+        parameters.scale, parameters.zeroPoint = parameters.scale * scale, parameters.zeroPoint + zero
+        with pytest.raises(WeightError, match="those of no measured range"):
+            tflite_integers.check_scales(after, ranges)
+
+
+def tensor_of_kind(model, kind, position):
+    """The tensor that the first operator of a kind reads."""
+    graph = graphs(model)[0]
+    operator = next(each for each in graph.subgraph.operators if graph.kind(each) == kind)
+    return graph.tensors[int(operator.inputs[position])]
+
+
+class TestFaultsInOnnx:
+    @pytest.fixture
+    def folder(self, full_int8):
+        return full_int8.bundle("convolutions_onnx")
+
+    @pytest.fixture
+    def ranges(self, full_int8):
+        return {name: tuple(ends) for name, *ends in full_int8["convolutions_onnx"]["ranges"]}
+
+    def compared(self, folder, after):
+        return compare("onnx", onnx_pairs(folder / "float32", after, {"serve": "model.onnx"}))
+
+    def planted(self, folder, out, change, kind):
+        """A copy of the quantized file with a change of the first initializer of a type."""
+        model = onnx.load(folder / "full_int8/model.onnx")
+        tensor = next(
+            each
+            for each in model.graph.initializer
+            if each.data_type == kind and len(each.dims) == 4 and each.dims[0] == 8
+        )
+        array = change(onnx.numpy_helper.to_array(tensor))
+        tensor.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(array), tensor.name))
+        onnx.save(model, out / "model.onnx")
+        return out
+
+    def test_a_clean_file_passes(self, folder, ranges):
+        onnx_integers.check_scales(read_onnx(folder / "full_int8/model.onnx").graph, ranges)
+        found = self.compared(folder, folder / "full_int8")
+        assert found["unaccounted"] == []
+        assert 0.5 < found["share"] < 1
+
+    def test_two_channels_of_a_kernel_are_swapped(self, folder, tmp_path):
+        swapped = self.planted(
+            folder, tmp_path, lambda array: array[[1, 0, *range(2, len(array))]], onnx.TensorProto.INT8
+        )
+        with pytest.raises(WeightError, match="steps of its scale"):
+            self.compared(folder, swapped)
+
+    @pytest.mark.parametrize(("position", "change"), [(1, np.float32(1.1)), (2, np.uint8(3))])
+    @pytest.mark.parametrize("kind", ["QuantizeLinear", "DequantizeLinear"])
+    def test_an_activation_has_other_steps(self, folder, ranges, kind, position, change):
+        graph = read_onnx(folder / "full_int8/model.onnx").graph
+        nodes = [each for each in graph if each.op_type == kind and not each.inputs[0].is_initializer()]
+        node, old = nodes[1], nodes[1].inputs[position]
+        array = np.asarray(old.const_value.numpy())
+        new = array * change if position == 1 else array + change
+        value = onnx_integers.ir.Value(name="planted", const_value=tensor_of(np.asarray(new, array.dtype), "planted"))
+        graph.initializers.add(value)
+        node.replace_input_with(position, value)
+        with pytest.raises(WeightError, match="those of no measured range"):
+            onnx_integers.check_scales(graph, ranges)
+        assert name_of(node.inputs[position]) == "planted"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "full_int8 needs calibration"),
+        ({"calibration": [1.0], "input_type": "int16"}, "input_type must be one of float32, int8, uint8"),
+        ({"calibration": [1.0], "ranges": "entropy"}, "ranges must be one of"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options, message):
+    with pytest.raises(QuantizationError, match=message):
+        FullInt8(**options)
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "message"),
+    [
+        ({"encode": "a.onnx", "decode": "b.onnx"}, {}, "calibrates one forward pass"),
+        ({"serve": "a.onnx"}, {"output_type": "int8"}, "inputs and outputs of integers are TFLite's"),
+    ],
+)
+def test_what_onnx_files_cannot_be_is_refused_before_work(tmp_path, files, options, message):
+    spec = ExportSpec({}, quantization=FullInt8([1.0], **options))
+    with pytest.raises(QuantizationError, match=message):
+        onnx_integers.quantize(spec, tmp_path, files)
