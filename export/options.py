@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keras_transformer.export.bundle.metadata import check_metadata
@@ -20,6 +20,7 @@ from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.language import GenerationOptions
+    from keras_transformer.export.spec.method_signatures import Method
 
 _Record = TypeVar("_Record")
 # Data and objects, which a file of options does not contain.
@@ -83,7 +84,7 @@ class ExportOptions:
 
     # Entry points.
     inputs: Any = None
-    signatures: Mapping[str, Callable[..., Any] | tuple[Callable[..., Any], Any]] | None = None
+    signatures: Mapping[str, Method] | None = None
     # Shapes.
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None
     static: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None

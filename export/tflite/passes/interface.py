@@ -12,7 +12,7 @@ from keras_transformer.export.graph.interface_names import output_names
 from keras_transformer.export.tflite.tree import add_buffer, schema
 
 if TYPE_CHECKING:
-    from ai_edge_litert.schema_py_generated import ModelT, SignatureDefT, SubGraphT
+    from ai_edge_litert.schema_py_generated import ModelT, SignatureDefT, SubGraphT, TensorMapT
 
     from keras_transformer.export.data.export_spec import ExportSpec, Signature
 
@@ -47,7 +47,7 @@ def _name(definition: SignatureDefT, graph: SubGraphT, signature: Signature) -> 
         graph.tensors[index].name = label
 
 
-def _ordered(maps: Iterable[Any], names: list[str], indices: Any) -> tuple[list[Any], Any]:
+def _ordered(maps: Iterable[TensorMapT], names: list[str], indices: Any) -> tuple[list[TensorMapT], Any]:
     """The `TensorMapT`s in the order of the signature, and the tensors in the same order."""
     found = {each.name.decode(): each for each in maps}
     ordered = [found[name] for name in names]

@@ -11,7 +11,7 @@ from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of
 
 if TYPE_CHECKING:
-    from ai_edge_litert.schema_py_generated import BufferT
+    from ai_edge_litert.schema_py_generated import BufferT, QuantizationParametersT
 
 _PLAIN = {"FLOAT32": "float32", "FLOAT16": "float16", "INT8": "int8", "INT32": "int32", "INT64": "int64"}
 _PACKED = {"INT4": 4, "INT2": 2}
@@ -70,7 +70,7 @@ class ConstantReader:
             return Dequantized(numbers.astype("float32", copy=False), is_half=name == "FLOAT16")
         return self._scaled(numbers, self.graph.tensors[source].quantization)
 
-    def _scaled(self, numbers: np.ndarray, parameters: Any) -> Dequantized | None:
+    def _scaled(self, numbers: np.ndarray, parameters: QuantizationParametersT | None) -> Dequantized | None:
         if parameters is None:
             return None
         if parameters.detailsType == schema().QuantizationDetails.BlockwiseQuantization:
