@@ -79,8 +79,8 @@ class IntegerShare:
 
     def to_dict(self) -> dict[str, object]:
         """The record as a dict."""
-        shares = {"products": self.products, "weights": self.weights, "float_layers": list(self.float_layers)}
-        return shares if self.examples is None else {**shares, "examples": self.examples}
+        examples = {} if self.examples is None else {"examples": self.examples}
+        return {"products": self.products, "weights": self.weights, "float_layers": list(self.float_layers), **examples}
 
     @classmethod
     def from_dict(cls, record: object, where: str) -> IntegerShare:
