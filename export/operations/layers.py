@@ -204,8 +204,38 @@ def called_on_floats(layer: keras.layers.Layer, images: Tensor, **options: objec
     return kind.call(layer, tf.nest.map_structure(as_floats, images), **options)
 
 
+def fits_no_window(layer: keras.layers.Layer, inputs: Tensor, *_: object, **__: object) -> bool:
+    """Whether a known size is less than the window of a convolution or of a pooling without padding."""
+    rank = len(window := _window(layer))
+    sizes = inputs.shape[-rank:] if layer.data_format == "channels_first" else inputs.shape[-1 - rank : -1]
+    pairs = zip(sizes, window, strict=True)
+    return layer.padding == "valid" and any(size is not None and size < length for size, length in pairs)
+
+
+def _window(layer: keras.layers.Layer) -> tuple[int, ...]:
+    """How many places the window of a layer spans along each axis."""
+    if hasattr(layer, "pool_size"):
+        return tuple(layer.pool_size)
+    return tuple(1 + (size - 1) * rate for size, rate in zip(layer.kernel_size, layer.dilation_rate, strict=True))
+
+
+def raise_for_window(layer: keras.layers.Layer, inputs: Tensor, *_: object, **__: object) -> None:
+    """Raises for sizes that a window does not fit into: kernels of TensorFlow write beyond their memory there."""
+    raise ValueError(f"the window {_window(layer)} of layer '{layer.name}' does not fit into {tuple(inputs.shape)}")
+
+
+_WINDOWS = (
+    *(keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D),
+    *(keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D),
+    *(keras.layers.SeparableConv1D, keras.layers.SeparableConv2D),
+    *(keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D),
+    *(keras.layers.AveragePooling1D, keras.layers.AveragePooling2D, keras.layers.AveragePooling3D),
+    *(keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D),
+)
+
 # In eager calls too, with which files are compared.
 AS_IN_PREDICT = (
+    *(ReplacedLayer(each, "call", raise_for_window, fits_no_window) for each in _WINDOWS),
     ReplacedLayer(keras.layers.Resizing, "call", called_on_floats),
     ReplacedLayer(keras.layers.CenterCrop, "call", called_on_floats),
 )

@@ -1,7 +1,6 @@
 """Export specs of Keras Functional models."""
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,8 +29,6 @@ from keras_transformer.export.spec.probing.model_probes import (
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
-# Sizes that a window may be longer than, behind others.
-_SHORT = 8
 
 
 def functional_spec(
@@ -192,23 +189,17 @@ def serving_function(
 ) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     """Inference of a Functional model as a function from named tensors to named tensors: what `predict` computes.
 
-    It raises an `InvalidModelError` where an output is complex, and what Keras raises where a window does not fit.
+    It raises an `InvalidModelError` where an output is complex, and a `ValueError` where a window does not fit.
     """
     from keras_transformer.export.operations.layers import AS_IN_PREDICT
 
     layers = keras_private.flatten_layers(model)
     structure, outputs = model.input, names.output_names(model) if output_names is None else output_names
     order = [spec.name for spec in inputs]
-    windows = [getattr(each, name, ()) for each in layers for name in ("kernel_size", "pool_size")]
-    longest = max((size for each in windows for size in keras.tree.flatten(each)), default=0)
 
     def serve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        given = [tensors[name] for name in order]
-        if longest and _shortest(inputs, given) < max(longest, _SHORT):
-            symbols = [keras.KerasTensor(each.shape, keras.backend.standardize_dtype(each.dtype)) for each in given]
-            model(keras.tree.pack_sequence_as(structure, symbols))  # Kernels of TensorFlow may end the process.
         with replaced(layers, AS_IN_PREDICT):
-            results = model(keras.tree.pack_sequence_as(structure, given), training=False)
+            results = model(keras.tree.pack_sequence_as(structure, [tensors[name] for name in order]), training=False)
         found = dict(zip(outputs, (each for _, each in names.outputs_in_order(results)), strict=True))
         for name, each in found.items():
             if getattr(each.dtype, "is_complex", False):
@@ -216,12 +207,3 @@ def serving_function(
         return found
 
     return serve
-
-
-def _shortest(inputs: Sequence[ArraySpec], tensors: Sequence[Tensor]) -> float:
-    """The least known size of the dynamic axes, without that of the batch."""
-    pairs = [
-        pair for spec, each in zip(inputs, tensors, strict=True) for pair in zip(spec.axes, each.shape, strict=True)
-    ]
-    sizes = (size for axis, size in pairs if axis not in (None, "batch") and size is not None)
-    return min(sizes, default=math.inf)
