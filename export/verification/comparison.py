@@ -208,7 +208,7 @@ def sentinels(array: np.ndarray) -> np.ndarray:
     array([ True,  True, False, False])
     """
     size = np.abs(array)
-    found = ~np.isfinite(array)
+    found = np.asarray(~np.isfinite(array))  # Of a number by itself, too.
     large = np.isfinite(array) & (size >= _SENTINELS_FROM)
     if large.any():
         values = size[large]

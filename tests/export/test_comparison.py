@@ -155,3 +155,9 @@ def test_denormal_numbers_are_0():
     expected, rounding = floats(0, 1), np.full((1,), 0, "float32")
     assert compare(floats(1e-39, 1), expected, rounding).is_accepted
     assert not compare(floats(3e-38, 1), expected, rounding).is_accepted
+
+
+def test_a_number_by_itself_may_be_a_sentinel():
+    assert sentinels(np.array(-1e9)).item() is True
+    assert sentinels(np.array(123456789.0)).item() is False
+    assert compare(np.array(123456789.0, "float32"), np.array(123456789.0, "float32")).difference == 0
