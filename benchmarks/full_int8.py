@@ -40,6 +40,9 @@ def mobilenet_v2():
     images = keras.Input((32, 32, 3), name="images")
     larger = layers.Rescaling(1 / 127.5, -1)(layers.UpSampling2D(2, interpolation="bilinear")(images))
     body = keras.applications.MobileNetV2((64, 64, 3), alpha=0.35, include_top=False, weights=None, pooling="avg")
+    for layer in body.layers:
+        if isinstance(layer, layers.BatchNormalization):
+            layer.momentum = 0.9  # The default of 0.999 is for longer trainings.
     return keras.Model(images, layers.Dense(10, name="logits")(body(larger)))
 
 

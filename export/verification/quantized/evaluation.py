@@ -92,7 +92,7 @@ class Evaluation:
         is_right: np.ndarray = found == wanted[wanted != -100]
         return {"answers": found, "score": float(is_right.mean())}
 
-    def _predictions(self, model: Callable[[Any], Mapping[str, np.ndarray]], batch: Any) -> np.ndarray:
+    def _predictions(self, model: Callable[[Any], Mapping[str, np.ndarray]], batch: object) -> np.ndarray:
         outputs = model(batch)
         array = outputs[self.output] if self.output else next(iter(outputs.values()))
         return np.asarray(array).argmax(axis=-1).reshape(-1)
