@@ -7,7 +7,8 @@
 Every function of `keras.ops`, its modules and `keras.activations` has cases in `benchmarks/keras_functions`, of the dtypes
 that it takes. Each is the only layer of a functional model, with fixed and with dynamic sizes, which is exported in each
 format; the file is then run on the case's own numbers, and compared with the function once more. Many share a process, which
-another one replaces where a converter ends it. Writes docs/keras_functions.md, and the cells as JSON.
+another one replaces where a converter ends it. `--json` keeps the cells: what a run does not try stays as it was. Writes
+docs/keras_functions.md.
 """
 
 import os
@@ -21,7 +22,7 @@ import pathlib
 import subprocess
 import sys
 
-from keras_cells import FORMATS, NO_CASE, PROVEN, compared, in_cell, results
+from keras_cells import FORMATS, NO_CASE, PROVEN, compared_in, in_cell, results
 
 KINDS = ("fixed", "dynamic")
 # What else is tried in this manner: the command of each.
@@ -30,7 +31,7 @@ OTHERS = {
     "applications": ["every_layer.py", "--applications"],
     "keras-hub": ["every_keras_hub.py"],
 }
-# Between the parts of what a worker is given: the name, the label, the kind and the format of a cell.
+# Between the parts of what a worker is given: the name, the label and the kind of a case.
 BETWEEN = "|"
 # What Keras itself does not compute in a graph is no matter of the formats.
 NOTHING = "–"
@@ -67,42 +68,50 @@ def _model(case, kind):
     return keras.Model(inputs, _called(case.function)(*inputs))
 
 
-def _cell(key):
-    """What becomes of a case in one format, as `compared` says it."""
+def _cells(key):
+    """What becomes of a case in each format, as `compared_in` says it."""
     import keras
     from keras_functions import CASES
 
     from keras_transformer.utils.errors import one_line
 
-    name, label, kind, format = key.split(BETWEEN)
+    name, label, kind = key.split(BETWEEN)
     keras.backend.clear_session()
     case = CASES[name, label]
     given = {f"input_{number}": array for number, array in enumerate(case.arrays)}
     try:
         model = _model(case, kind)
     except Exception as error:  # Of any library that Keras uses.
-        return f"{NO_CASE}: {type(error).__name__}: {one_line(error, 200)}"
-    return compared(model, given, format, probes=[given])
+        return dict.fromkeys(FORMATS, f"{NO_CASE}: {type(error).__name__}: {one_line(error, 200)}")
+    return compared_in(model, given, probes=[given])
 
 
 def work(keys):
-    """Prints a line of JSON for each cell."""
+    """Prints a line of JSON for each case."""
     for key in keys:
-        print(json.dumps({"name": key, "found": _cell(key)}), flush=True)
+        print(json.dumps({"name": key, "found": _cells(key)}), flush=True)
 
 
-def cells(keys):
-    """The cells of cases, by name, label, kind and format."""
+def cells(keys, path=None):
+    """The cells of cases, by name, label, kind and format.
+
+    Args:
+        keys: list of the name and the label of a case.
+        path: of a file that keeps the cells; those of other cases stay as they were. None for no file.
+    """
     from keras_functions import CASES
 
     kinds = [(*key, kind) for key in keys for kind in KINDS if CASES[key].inputs(kind) is not None]
-    names = [BETWEEN.join((*each, format)) for each in kinds for format in FORMATS]
-    found = {}
-    for number, (name, cell) in enumerate(results([sys.executable, __file__, "--worker"], names, 300), 1):
-        found[tuple(name.split(BETWEEN))] = cell
-        if number % 300 == 0:
-            print(f"{len(names) - number} cells left", file=sys.stderr, flush=True)
-    return found
+    found = json.loads(path.read_text()) if path and path.exists() else {}
+    for number, (name, of_formats) in enumerate(
+        results([sys.executable, __file__, "--worker"], map(BETWEEN.join, kinds), 100), 1
+    ):
+        found[name] = of_formats if isinstance(of_formats, dict) else dict.fromkeys(FORMATS, of_formats)
+        if path:
+            path.write_text(json.dumps(found, indent=1) + "\n")
+        if number % 100 == 0:
+            print(f"{len(kinds) - number} cases left", file=sys.stderr, flush=True)
+    return {(*name.split(BETWEEN), format): cell for name, row in found.items() for format, cell in row.items()}
 
 
 def rows(found):
@@ -159,7 +168,7 @@ def main():
     for name, (script, *_) in OTHERS.items():
         kinds.add_argument(f"--{name}", action="store_const", const=name, dest="other", help=f"as {script}")
     parser.add_argument("--only", nargs="+", help="these names; the page is not written")
-    parser.add_argument("--json", type=pathlib.Path, help="a file for the cells")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="keeps the cells")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -168,9 +177,7 @@ def main():
         return _other(options)
     from keras_functions import CASES
 
-    table = rows(cells([key for key in CASES if not options.only or key[0] in options.only]))
-    if options.json:
-        options.json.write_text(json.dumps(table, indent=1))
+    table = rows(cells([key for key in CASES if not options.only or key[0] in options.only], options.json))
     if not options.only:
         PAGE.write_text(page(table))
     for name, row in table.items():

@@ -25,10 +25,25 @@ def compared(model, arrays, format, **given):
         `PROVEN`, `WRONG`, the type and text of the package's error, "Keras: ..." where the model itself fails, or
         "error: ...", which should not be.
     """
+    return compared_in(model, arrays, [format], **given)[format]
+
+
+def compared_in(model, arrays, formats=tuple(FORMATS), **given):
+    """Exports a model in several formats by one call, or by one each where one of them is refused; see `compared`.
+
+    Args:
+        model: Keras model.
+        arrays: dict of the name of an input to its values.
+        formats: list of names of formats.
+        given: further arguments of `export`.
+
+    Returns:
+        dict of the name of a format to what `compared` returns.
+    """
     import keras
     import tensorflow as tf
 
-    from keras_transformer.export import ExportError, export, load
+    from keras_transformer.export import ExportError, export
     from keras_transformer.export.spec.names import outputs_in_order
     from keras_transformer.utils.errors import one_line
 
@@ -37,16 +52,27 @@ def compared(model, arrays, format, **given):
         tensors = keras.tree.map_structure(tf.constant, inputs)
         outputs = model(tensors, training=False)  # Augmentations train by default.
     except Exception as error:  # A row of the table names it.
-        return f"{NO_CASE}: {type(error).__name__}: {one_line(error, 200)}"
+        return dict.fromkeys(formats, f"{NO_CASE}: {type(error).__name__}: {one_line(error, 200)}")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            export(model, f"{folder}/bundle", [format], progress=False, **given)
-            found = load(f"{folder}/bundle", backend=format)(inputs)
-    except ExportError as error:
-        return f"{type(error).__name__}: {in_one_line(error)}"
+            export(model, f"{folder}/bundle", list(formats), progress=False, **given)
+            expected = [each for _, each in outputs_in_order(outputs)]
+            return {each: _judged(f"{folder}/bundle", each, inputs, expected) for each in formats}
     except Exception as error:  # A row of the table names it.
-        return f"{ERROR}: {type(error).__name__}: {in_one_line(error)[:300]}"
-    expected = [each for _, each in outputs_in_order(outputs)]
+        if len(formats) > 1:
+            return {each: compared(model, arrays, each, **given) for each in formats}
+        name = type(error).__name__
+        is_own = isinstance(error, ExportError)
+        return {
+            formats[0]: f"{name}: {in_one_line(error)}" if is_own else f"{ERROR}: {name}: {in_one_line(error)[:300]}"
+        }
+
+
+def _judged(path, format, inputs, expected):
+    """Whether the file of a bundle computes what is expected."""
+    from keras_transformer.export import load
+
+    found = load(path, backend=format)(inputs)
     return PROVEN if all(map(is_equal, found.values(), expected)) and len(found) == len(expected) else WRONG
 
 

@@ -6,8 +6,9 @@
 A graph has 3 to 10 nodes: functions, layers, loops and branches, with weights, shapes and types drawn at random; see
 `random_graphs/templates.py`. Its files are run on inputs that the export never saw: zeros, large and tiny numbers, the ends
 of each integer type, infinities and NaN, in batches of 1 to 16 and lengths of 1 to 33. What differs by more than noise on
-each tensor explains is reduced to its smallest graph, printed as a script, and kept. The command fails if a file is wrong, a
-sound one is refused, or an export ends in an error that is none of the package's own.
+each tensor explains is reduced to its smallest graph, printed as a script, and kept. What the report of an export says is
+counted apart: numbers beyond those for which files were compared, and NaN in an input of which it names a difference. The
+command fails if a file is wrong, a sound one is refused, or an export ends in an error that is none of the package's own.
 """
 
 import os
@@ -38,7 +39,8 @@ _ALIKE = 3
 def work(seeds, options):
     """Prints the outcomes of each seed as a line of JSON."""
     from random_graphs.draw import drawn
-    from random_graphs.judge import CAUGHT, FAULTS, outcomes
+    from random_graphs.judge import outcomes
+    from random_graphs.reference import CAUGHT, FAULTS
 
     gc.freeze()  # What libraries hold is not looked through with each graph.
     for seed in seeds:
@@ -165,7 +167,7 @@ def _show(record, findings, options):
 
 
 def _summary(graphs, findings, counts, refusals, options):
-    from random_graphs.judge import FAULTS
+    from random_graphs.reference import FAULTS
 
     table = Table(
         f"Random models: {len(graphs)} graphs", versions("tensorflow", "keras", "onnxruntime", "ai-edge-litert")

@@ -16,8 +16,9 @@ from keras_transformer.export.onnx.quantization.graph_quantizer import is_candid
 from keras_transformer.export.onnx.quantization.quantize import quantize_files
 from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
+from keras_transformer.export.quantization.calibrated import batches_of
 from keras_transformer.export.quantization.calibration_data import bundle_batches
-from keras_transformer.export.quantization.options import MODES, Int8Static, Quantization, matches
+from keras_transformer.export.quantization.options import MODES, FullInt8, Int8Static, Quantization, matches
 from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
 from keras_transformer.utils.types import Path
@@ -63,8 +64,8 @@ def sensitivity(
 
     Raises:
         InvalidBundleError: no ONNX files, or quantized ones.
-        QuantizationError: see `export`; `evaluation` is not an `Evaluation`, or has inputs for a language model, which
-            needs a score.
+        QuantizationError: see `export`; the mode is "full_int8"; `evaluation` is not an `Evaluation`, or has inputs for a
+            language model, which needs a score.
 
     Example:
 
@@ -90,6 +91,8 @@ def sensitivity(
         raise QuantizationError(
             f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: {quantize!r}"
         )
+    if isinstance(quantization, FullInt8):
+        raise QuantizationError("full_int8 quantizes all operators together: sensitivity takes a mode of weights")
     if isinstance(quantization, Int8Static):
         batches = bundle_batches(quantization.calibration, manifest)
         quantization = dataclasses.replace(quantization, calibration=batches)
@@ -132,7 +135,7 @@ def _ranges(
         return None
     from keras_transformer.export.onnx.quantization.calibrate import ranges_of
 
-    return ranges_of(folder, files, quantization.calibration or (), quantization.ranges)
+    return ranges_of(folder, files, batches_of(quantization), quantization.ranges)
 
 
 def _literal(name: str) -> str:

@@ -35,7 +35,7 @@ class Domain:
         not_shown: the sizes and regions of values that the model itself does not take, and why.
         coverage: `Coverage` of the branches of the graph, or None.
         not_finite: dict of the name of an input to which of NaN and infinities it has, if any.
-        without_effect: lines that name inputs on which some output did not depend, so that nothing was shown of them.
+        without_effect: lines that name inputs which changed nothing in some output.
 
     Example:
 
@@ -105,8 +105,7 @@ class Domain:
         left = f"not shown: {self.not_shown[0]}" if self.not_shown else ""
         more = f", and {len(self.not_shown) - 1} more" if len(self.not_shown) > 1 else ""
         branches = [] if self.coverage is None or not self.coverage.count else [str(self.coverage)]
-        effects = [f"not shown: {each}" for each in self.without_effect]
-        return [f"compared for {self}", *branches, *effects, *([left + more] if left else [])]
+        return [f"compared for {self}", *branches, *self.without_effect, *([left + more] if left else [])]
 
     def to_dict(self) -> dict[str, object]:
         """The domain as dicts and lists."""

@@ -134,7 +134,7 @@ class Signature:
         further: list of `Probe` on which float files are compared while they are exported; they are not kept in the bundle.
         not_shown: label and reason of each further probe that was left out: the model itself does not take it.
         coverage: `Coverage` of the branches of the graph by all probes, or None where it is not measured.
-        without_effect: a line for each input that some output did not depend on.
+        without_effect: a line for each input that changed nothing in some output.
 
     Example:
 

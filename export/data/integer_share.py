@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from keras_transformer.export.data.checks import IncompleteError, is_names, is_number, is_object
+from keras_transformer.export.data.checks import IncompleteError, is_count, is_names, is_number, is_object
 
 # Layers that a report names.
 _SHOWN = 5
+# Fewer examples may not show the ranges of activations.
+_FEW = 32
 
 
 class Product(NamedTuple):
@@ -35,6 +37,7 @@ class IntegerShare:
             where the operators of the format are not read.
         weights: share of the numbers in weights that are stored in fewer than 32 bits.
         float_layers: names of the layers with products or convolutions of floats.
+        examples: how many examples the ranges of activations were measured on; None where none are measured.
 
     Example:
 
@@ -46,33 +49,38 @@ class IntegerShare:
     products: float | None
     weights: float
     float_layers: tuple[str, ...] = ()
+    examples: int | None = None
 
     @classmethod
-    def of(cls, products: Iterable[Product] | None, weights: float) -> IntegerShare:
+    def of(cls, products: Iterable[Product] | None, weights: float, examples: int | None = None) -> IntegerShare:
         """The shares of a file.
 
         Args:
             products: iterable of `Product`, or None.
             weights: share of the weights.
+            examples: how many examples ranges were measured on, or None.
         """
         if products is None:
-            return cls(None, weights)
+            return cls(None, weights, examples=examples)
         found = list(products)
         total = sum(each.multiplications for each in found)
         integer = sum(each.multiplications for each in found if each.is_integer)
         floats = dict.fromkeys(each.layer for each in found if not each.is_integer)
-        return cls(integer / total if total else None, weights, tuple(floats))
+        return cls(integer / total if total else None, weights, tuple(floats), examples)
 
     def __str__(self) -> str:
         products = "" if self.products is None else f"{self.products:.1%} of the multiplications are of integers, "
         shown = ", ".join(self.float_layers[:_SHOWN])
         more = len(self.float_layers) - _SHOWN
         floats = f"; float: {shown}{f' and {more} more' if more > 0 else ''}" if shown else ""
-        return f"{products}{self.weights:.1%} of the weights are quantized{floats}"
+        is_small = self.examples is not None and self.examples < _FEW
+        few = f"; the ranges of activations are of {self.examples} examples only" if is_small else ""
+        return f"{products}{self.weights:.1%} of the weights are quantized{floats}{few}"
 
     def to_dict(self) -> dict[str, object]:
         """The record as a dict."""
-        return {"products": self.products, "weights": self.weights, "float_layers": list(self.float_layers)}
+        examples = {} if self.examples is None else {"examples": self.examples}
+        return {"products": self.products, "weights": self.weights, "float_layers": list(self.float_layers), **examples}
 
     @classmethod
     def from_dict(cls, record: object, where: str) -> IntegerShare:
@@ -87,7 +95,9 @@ class IntegerShare:
         """
         fields: Mapping[str, object] = record if is_object(record) else {}
         products, weights, layers = (fields.get(name) for name in ("products", "weights", "float_layers"))
-        is_share = products is None or is_number(products)
-        if not is_share or not is_number(weights) or not is_names(layers):
+        examples = fields.get("examples")
+        if (products is not None and not is_number(products)) or not is_number(weights) or not is_names(layers):
             raise IncompleteError(f"{where}: integers")
-        return cls(products, weights, tuple(layers))
+        if examples is not None and not is_count(examples):
+            raise IncompleteError(f"{where}: integers, examples")
+        return cls(products, weights, tuple(layers), examples)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.mode import Quantization
@@ -11,7 +12,7 @@ from keras_transformer.export.quantization.ranges import RANGES
 from keras_transformer.export.remedies import Remedy
 
 if TYPE_CHECKING:
-    from keras_transformer.export.quantization.calibration_data import Calibration
+    from keras_transformer.export.quantization.calibration_data import Batch, Calibration
 
 _ENDS = ("float32", "int8", "uint8")
 
@@ -88,6 +89,11 @@ class FullInt8(Quantization):
         for name, value in {"input_type": self.input_type, "output_type": self.output_type}.items():
             if value not in _ENDS:
                 raise QuantizationError(f"{name} must be one of {', '.join(_ENDS)}. Received: {value!r}")
+
+
+def batches_of(quantization: Int8Static | FullInt8) -> list[Batch]:
+    """The calibration data of a mode, where they are batches already: see `calibration_data.calibration_batches`."""
+    return list(cast("Iterable[Batch]", quantization.calibration or ()))
 
 
 def _check(quantization: Int8Static | FullInt8) -> None:

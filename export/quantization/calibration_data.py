@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -67,8 +67,11 @@ def bundle_batches(data: Calibration, manifest: Manifest) -> list[Batch]:
     Raises:
         QuantizationError: see `calibration_batches`.
     """
-    if manifest.generation is not None and isinstance(data, Iterable):
-        return [dict(each) for each in data]
+    if manifest.generation is not None:
+        batches = list(data) if isinstance(data, Iterable) else [None]
+        if not all(isinstance(each, Mapping) for each in batches):
+            raise QuantizationError("the calibration data of a language model are dicts of arrays by input name")
+        return [dict(each) for each in cast("list[Batch]", batches)]
     return calibration_batches(data, next(iter(manifest.signatures.values())).inputs)
 
 
@@ -77,10 +80,8 @@ def _parts(arrays: Batch, inputs: Sequence[ArraySpec]) -> Iterator[Batch]:
     firsts = {(each.axes[0], each.shape[0]) for each in inputs if each.axes}
     counts = {len(array) if array.ndim else 0 for array in arrays.values()}
     axis, size = next(iter(firsts), ("", 0))
-    if (
-        len(firsts) != 1 or len(counts) != 1 or axis not in (None, _AXIS)
-    ):  # No rows, or a fault that `check_inputs` names.
-        yield arrays
+    if len(firsts) != 1 or len(counts) != 1 or axis not in (None, _AXIS):
+        yield arrays  # No rows, or a fault that `check_inputs` names.
         return
     (count,) = counts
     rows = size or _ROWS
@@ -94,7 +95,11 @@ def _check_varies(batches: Sequence[Batch]) -> None:
     """Refuses data of which all numbers are the same."""
     floats = [name for name, array in batches[0].items() if array.dtype.kind == "f" and array.size > 1]
     ends = {
-        name: (min(each[name].min() for each in batches), max(each[name].max() for each in batches)) for name in floats
+        name: (
+            min(each[name].min(initial=np.inf) for each in batches),
+            max(each[name].max(initial=-np.inf) for each in batches),
+        )
+        for name in floats
     }
     if ends and all(least == most for least, most in ends.values()):
         name, (least, _) = next(iter(ends.items()))

@@ -80,7 +80,8 @@ def domain_table(manifest: Manifest) -> str:
             rows.append([mono, breakable(key), html.escape(values)])
         rows += [[mono, breakable(axis), ", ".join(map(str, sizes))] for axis, sizes in domain.sizes.items()]
         rows += [[mono, "branches", html.escape(str(domain.coverage))]] if domain.coverage is not None else []
-        rows += [[mono, "not shown", html.escape(each)] for each in (*domain.without_effect, *domain.not_shown)]
+        rows += [[mono, "inputs", html.escape(each)] for each in domain.without_effect]
+        rows += [[mono, "not shown", html.escape(each)] for each in domain.not_shown]
     return table(("signature", "input or axis", "compared for"), rows) if rows else ""
 
 

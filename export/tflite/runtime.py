@@ -164,7 +164,7 @@ class IntegerStep(NamedTuple):
         """Floats as integers; those beyond the range become its ends, and integers stay as they are."""
         if numbers.dtype == self.dtype:
             return numbers
-        ends = np.iinfo(self.dtype)
+        ends = np.iinfo(str(self.dtype))
         return np.clip(np.round(numbers / self.scale) + self.zero, ends.min, ends.max).astype(self.dtype)
 
     def numbers(self, codes: np.ndarray) -> np.ndarray:

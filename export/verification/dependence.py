@@ -23,7 +23,7 @@ Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 def inputs_without_effect(
     graph: TracedGraph, probes: Sequence[Probe], run: Run, without: Collection[str] = ()
 ) -> list[str]:
-    """A line for each input that some output does not depend on, as far as the probes show.
+    """A line for each input that changes nothing in some output that is computed from it, or that none is computed from.
 
     An input of the smallest probe is exchanged for other values that it has in the probes. Where an output does not move
     beyond rounding, the other probes are tried.
@@ -42,17 +42,16 @@ def inputs_without_effect(
     if len(inputs) < 2:
         return []
     ordered = sorted(probes, key=lambda probe: sum(each.size for each in probe.inputs.values()))
-    reached = {name: _sources(graph, name) for name in outputs}
+    sources = {name: _sources(graph, name) for name in outputs}
     lines: list[str] = []
     for name in inputs:
-        unread = [each for each in outputs if name not in reached[each]]
-        unmoved = [each for each in outputs if name in reached[each]]
-        for moved in _moved(name, ordered, run):
-            unmoved = [each for each in unmoved if each not in moved]
-            if not unmoved:
-                break
-        lines += [f"input '{name}' is not read for {_listed(unread)}"] if unread else []
-        lines += [f"input '{name}' changed nothing in {_listed(unmoved)} over the probes"] if unmoved else []
+        reached = [each for each in outputs if name in sources[each]]
+        unmoved = _unmoved(name, reached, ordered, run)
+        if unmoved:
+            shown = ", ".join(f"'{each}'" for each in unmoved)
+            lines.append(f"input '{name}' changed nothing in {shown} over the probes: nothing was shown of it")
+        elif outputs and not reached:
+            lines.append(f"input '{name}' is not read for any output")
     return lines
 
 
@@ -66,6 +65,16 @@ def _sources(graph: TracedGraph, output: str) -> set[str]:
             found.add(name)
             left += read.get(name, ())
     return found
+
+
+def _unmoved(name: str, outputs: Sequence[str], probes: Sequence[Probe], run: Run) -> list[str]:
+    """Which of some outputs an input does not move in any probe; none where it has one value only."""
+    found, is_tried = list(outputs), False
+    for moved in _moved(name, probes, run) if outputs else ():
+        found, is_tried = [each for each in found if each not in moved], True
+        if not found:
+            break
+    return found if is_tried else []
 
 
 def _moved(name: str, probes: Sequence[Probe], run: Run) -> Iterator[set[str]]:
@@ -83,12 +92,14 @@ def _moved(name: str, probes: Sequence[Probe], run: Run) -> Iterator[set[str]]:
 
 
 def _other_values(name: str, probe: Probe, probes: Sequence[Probe]) -> np.ndarray:
-    """The values of an input in all probes, as many as one of them has, where they differ most from those."""
+    """As many values as an input has in a probe, of all probes or in another order: those that differ most."""
     own = probe.inputs[name]
     values = np.concatenate([each.inputs[name].ravel() for each in probes])
     starts = range(0, values.size - own.size + 1, max(own.size, 1))
     parts = [values[start : start + own.size].reshape(own.shape) for start in starts]
-    return max(parts, key=lambda part: np.count_nonzero(part != own))
+    if own.size and own.dtype.kind in "iu":  # An index beyond these may be one beyond the end of another input.
+        parts = [np.clip(part, own.min(), own.max()) for part in parts]
+    return max([*parts, np.roll(own, 1)], key=lambda part: np.count_nonzero(part != own))
 
 
 def _differs(result: np.ndarray, probe: Probe, name: str) -> bool:
@@ -97,7 +108,3 @@ def _differs(result: np.ndarray, probe: Probe, name: str) -> bool:
     if result.shape != expected.shape:
         return True
     return not compare(result, expected, probe.rounding.get(name)).is_accepted
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)

@@ -71,12 +71,12 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callabl
             for probe in further:
                 if not is_stopped() and not measure.branches.is_complete:
                     measure.run(probe.inputs)
+                probe.rounding = _estimate(probe, kept)
+                probe.measure = functools.partial(_measured, traced, name, probe.inputs, {})
             signature, carried = spec.signatures[name], spec.carried(name)
             signature.coverage = measure.branches.coverage(spec.locate)
-            signature.without_effect = inputs_without_effect(traced.graphs[name], kept, measure.outputs, carried)
-        for probe in further:
-            probe.rounding = _estimate(probe, kept)
-            probe.measure = functools.partial(_measured, traced, name, probe.inputs, {})
+            usual = [probe for probe in (*kept, *further) if not probe.region]
+            signature.without_effect = inputs_without_effect(traced.graphs[name], usual, measure.outputs, carried)
 
 
 def _by_graph(spec: ExportSpec) -> dict[str, tuple[list[Probe], list[Probe]]]:

@@ -8,9 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
-
-import numpy as np
+from typing import Any, TypeGuard
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import timestamp, write_manifest
@@ -26,19 +24,19 @@ from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.format import Format
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores, open_artifact
-from keras_transformer.export.quantization.calibrated import FullInt8
+from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.calibration_data import Batch, Calibration, bundle_batches
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.preprocessing import preprocessor
 from keras_transformer.export.verification.quantized.classes import check_classes
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
 from keras_transformer.export.verification.quantized.float_predictions import (
     FloatPredictions,
+    ModelSteps,
     checked_behavior,
     token_rows,
 )
@@ -46,13 +44,10 @@ from keras_transformer.export.verification.quantized.integers import integer_sha
 from keras_transformer.export.verification.quantized.outputs import verify_quantized
 from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord, check_quantized_weights
 from keras_transformer.generation import GenerationSpec
-from keras_transformer.utils.types import Cache
 
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-# What the manifest says of float files that were not run; see `request.LARGEST_RUN`.
+# Batches of calibration data that a bundle is verified with.
 _MOST_PROBES = 16
+# What the manifest says of float files that were not run; see `request.LARGEST_RUN`.
 NOT_RUN = "compared with the model weight by weight, not run"
 
 
@@ -185,7 +180,7 @@ class QuantizedCopies:
         """The probes of the signatures of a format; calibration data, where other numbers are outside the ranges."""
         if not isinstance(spec.quantization, FullInt8):
             return {key: each for key, each in spec.probes().items() if key in spec.names(name)}
-        batches = list(spec.quantization.calibration or ())[:_MOST_PROBES]
+        batches = batches_of(spec.quantization)[:_MOST_PROBES]
         key = next(iter(self._manifest.artifact(name).signatures))
         model = open_artifact(self._source, self._manifest, name, key)
         return {key: [Probe(each, f"calibration data {n}", dict(model(each))) for n, each in enumerate(batches)]}
@@ -233,33 +228,6 @@ class QuantizedCopies:
         if self._spec.runs_floats:
             return get_format(name).open_steps(self._source, self._manifest, available_cores())
         return ModelSteps(self._spec, self._manifest)
-
-
-class ModelSteps(RuntimeSteps):
-    """Prefill and decode steps of the Keras model itself, by the functions of its signatures, called without a graph.
-
-    See `RuntimeSteps`.
-
-    Args:
-        spec: the `ExportSpec` of a language model.
-        manifest: the manifest of a bundle with its signatures.
-    """
-
-    def __init__(self, spec: ExportSpec, manifest: Manifest) -> None:
-        super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
-        self._signatures = spec.signatures
-
-    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, tf.Tensor]:
-        import tensorflow as tf
-
-        tensors = {name: tf.convert_to_tensor(array) for name, array in {**cache, **arrays}.items()}
-        with full_precision():
-            return self._signatures[signature].function(tensors)
-
-    def _array(self, array: np.ndarray) -> tf.Tensor:
-        import tensorflow as tf
-
-        return tf.convert_to_tensor(array)
 
 
 def quantize_in_place(

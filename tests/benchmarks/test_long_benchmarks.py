@@ -46,6 +46,10 @@ COMMANDS = {
         ["quantized_tasks", "--task", "cifar10", "--formats", "onnx"],
         {"float_score", "score", "agreement", "of_float"},
     ),
+    "full_int8": Command(
+        ["full_int8", *TURNS, "--networks", "small CNN"],
+        {"network", "format", "file", "accuracy", "lost", "bytes", "of_float"},
+    ),
     "train_step": Command(
         ["train_step", *TURNS, "--networks", "encoder", "--modes", "plain", "--batch-size", "2"],
         {"ours_ms", "peer_ms", "ratio"},
@@ -169,6 +173,15 @@ def test_what_an_export_says_of_itself(reports):
     (row,) = reports["quantized_tasks"][1]["rows"]
     assert row["change"] == pytest.approx(row["score"] - row["float_score"], abs=0.011)
     assert 0.8 < row["agreement"] <= 1
+
+
+def test_our_files_of_integers_are_as_small_as_those_of_others(reports):
+    rows = reports["full_int8"][1]["rows"]
+    sizes = {(row["format"], row["file"]): row["bytes"] for row in rows}
+    for format, peer in {"tflite": "TensorFlow", "onnx": "onnxruntime"}.items():
+        whole, ours = (sizes[format, file] for file in ("float32", "ours, mse"))
+        assert 0.25 < ours / whole < 0.32
+        assert ours <= sizes[format, peer]
 
 
 def test_scores_on_an_accelerator_are_of_the_same_rows(reports):

@@ -11,8 +11,8 @@ from benchmark_reports import ROOT
 # The drawn graphs call layers of Keras by the cases that lie beside the fuzzer.
 sys.path.append(str(pathlib.Path(ROOT, "benchmarks")))
 draw = pytest.importorskip("random_graphs.draw")
-graph, judge, reduce, regions = (
-    __import__(f"random_graphs.{name}", fromlist=["*"]) for name in ("graph", "judge", "reduce", "regions")
+graph, reduce, reference, regions = (
+    __import__(f"random_graphs.{name}", fromlist=["*"]) for name in ("graph", "reduce", "reference", "regions")
 )
 
 X = graph.Input("x", (None, 4), "float32")
@@ -43,7 +43,7 @@ def _judged(program, arrays):
     def file(inputs):
         return {name: program.tensors(inputs, _faulty)[name].numpy() for name in program.graph.outputs}
 
-    return judge.Reference(program, given).difference(file) or judge.Outcome(judge.EQUAL)
+    return reference.Reference(program, given).difference(file) or reference.Outcome(reference.EQUAL)
 
 
 def _normal(*names):
@@ -95,14 +95,14 @@ def test_inputs_reach_the_ends_of_types():
 
 def test_rounding_is_no_fault_and_a_small_fault_is_one():
     program, arrays = graph.Program(GRAPH, 0), _normal("x", "y")
-    reference = judge.Reference(program, [("normal", arrays)])
+    compared = reference.Reference(program, [("normal", arrays)])
     exact = program.outputs(arrays)
-    assert reference.difference(lambda _: exact) is None
+    assert compared.difference(lambda _: exact) is None
     rounded = {**exact, "f": exact["f"] * np.float32(1 + 3e-7)}
-    assert reference.difference(lambda _: rounded) is None
+    assert compared.difference(lambda _: rounded) is None
     faulty = {**exact, "f": exact["f"] * np.float32(1 + 3e-4)}
-    found = reference.difference(lambda _: faulty)
-    assert (found.kind, found.output, found.region) == (judge.WRONG, "f", "normal")
+    found = compared.difference(lambda _: faulty)
+    assert (found.kind, found.output, found.region) == (reference.WRONG, "f", "normal")
 
 
 def test_a_jump_is_no_fault_where_noise_crosses_it():
@@ -110,8 +110,8 @@ def test_a_jump_is_no_fault_where_noise_crosses_it():
     program = graph.Program(floor, 0)
     near, far = np.full((1, 4), 1 / 3, "float32"), np.full((1, 4), 0.4, "float32")
     for arrays, is_fault in ((near, False), (far, True)):
-        reference = judge.Reference(program, [("normal", {"x": arrays})])
-        found = reference.difference(lambda given: {"d": program.outputs(given)["d"] - 1})
+        compared = reference.Reference(program, [("normal", {"x": arrays})])
+        found = compared.difference(lambda given: {"d": program.outputs(given)["d"] - 1})
         assert (found is not None) is is_fault
 
 
@@ -121,33 +121,33 @@ def test_what_a_report_says_is_told_apart():
     wrong = {"d": np.array([[1, 7, 7, 7]], "float32")}
     ranges = {"x": (-5.0, 5.0)}
     for region, value, names_nan, kind in (
-        ("normal", 2.5, True, judge.WRONG),
-        ("thirty", 60.5, False, judge.WRONG),  # Data of users have such numbers.
-        ("large", 60.5, False, judge.OUTSIDE),
-        ("infinite", np.inf, False, judge.OUTSIDE),
-        ("nan", np.nan, True, judge.SAID),
-        ("nan", np.nan, False, judge.WRONG),
+        ("normal", 2.5, True, reference.WRONG),
+        ("thirty", 60.5, False, reference.WRONG),  # Data of users have such numbers.
+        ("large", 60.5, False, reference.OUTSIDE),
+        ("infinite", np.inf, False, reference.OUTSIDE),
+        ("nan", np.nan, True, reference.SAID),
+        ("nan", np.nan, False, reference.WRONG),
     ):
         arrays = {"x": np.array([[value, 0, 0, 0]], "float32")}
-        reference = judge.Reference(program, [(region, arrays)])
-        assert reference.difference(lambda _: wrong, judge.Said(ranges, names_nan)).kind == kind
-        assert reference.difference(lambda _: wrong).kind == judge.WRONG
+        compared = reference.Reference(program, [(region, arrays)])
+        assert compared.difference(lambda _: wrong, reference.Said(ranges, names_nan)).kind == kind
+        assert compared.difference(lambda _: wrong).kind == reference.WRONG
 
 
 def test_nothing_is_compared_where_keras_computes_two_results(monkeypatch):
     softmax = graph.Graph((X,), (graph.Node("d", "ops.softmax({0})", ("x",)),), ("d",))
     program = graph.Program(softmax, 0)
-    reference = judge.Reference(program, [("infinite", {"x": np.array([[np.inf, 0, 1, 2]], "float32")})])
-    exact = program.outputs(reference.trials[0][1])
+    compared = reference.Reference(program, [("infinite", {"x": np.array([[np.inf, 0, 1, 2]], "float32")})])
+    exact = program.outputs(compared.trials[0][1])
     monkeypatch.setattr(program, "compiled", lambda _: {"d": np.full((1, 4), np.nan, "float32")})
     wrong = {"d": exact["d"] + 1}
-    assert reference.difference(lambda _: wrong).kind == judge.WRONG
-    assert reference.difference(lambda _: wrong, judge.Said({}, False)) is None
+    assert compared.difference(lambda _: wrong).kind == reference.WRONG
+    assert compared.difference(lambda _: wrong, reference.Said({}, False)) is None
 
 
 def test_a_planted_fault_is_reduced_to_its_node():
     outcome = _judged(graph.Program(GRAPH, 0), _normal("x", "y"))
-    assert (outcome.kind, outcome.output) == (judge.WRONG, "e")
+    assert (outcome.kind, outcome.output) == (reference.WRONG, "e")
     small, found = reduce.reduced(
         GRAPH, 0, "onnx", outcome, lambda each, arrays: _judged(graph.Program(each, 0), arrays)
     )

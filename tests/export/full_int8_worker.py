@@ -13,8 +13,8 @@ import numpy as np
 from keras import layers
 
 from keras_transformer.export import FullInt8, export, load
-from keras_transformer.export.onnx.quantization.full_integers import fold
 from keras_transformer.export.onnx.quantization.full_integers import tensor_ranges as onnx_ranges
+from keras_transformer.export.onnx.weights.folding import fold
 from keras_transformer.export.tflite.quantization.full_integers import tensor_ranges as tflite_ranges
 
 

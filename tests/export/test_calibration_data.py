@@ -5,7 +5,8 @@ import pytest
 
 from keras_transformer.export import QuantizationError
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.quantization.calibration_data import calibration_batches
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.quantization.calibration_data import bundle_batches, calibration_batches
 
 X = ArraySpec("x", "float32", (None, 3), ("batch", None))
 ROWS = np.random.default_rng(0).normal(size=(70, 3))
@@ -35,6 +36,7 @@ def test_an_axis_of_something_else_is_not_cut():
         ([], "are empty"),
         (np.zeros((0, 3)), "are empty"),
         (np.full((8, 3), 2.5), "are constant: 'x' is 2.5 throughout"),
+        ({"x": np.full((8, 3), 2.5)}, "are constant"),
         (ROWS[:, :2], r"do not fit the model: input 'x': expected float32 \(batch, 3\)"),
         ([{"y": ROWS}], "do not fit the model: a batch has"),
     ],
@@ -42,3 +44,12 @@ def test_an_axis_of_something_else_is_not_cut():
 def test_data_that_say_nothing_are_refused(data, message):
     with pytest.raises(QuantizationError, match=message):
         calibration_batches(data, [X])
+
+
+def test_data_of_a_language_model_are_dicts_for_any_of_its_signatures():
+    manifest = Manifest({}, {}, tolerance=1e-5, generation={"vocabulary_size": 8})
+    batches = [{"token_ids": np.ones((1, 3))}, {"cache": np.ones(2)}]
+    assert bundle_batches(iter(batches), manifest) == batches
+    for data in (np.ones((2, 3)), [np.ones(3)], np.ones):
+        with pytest.raises(QuantizationError, match="of a language model are dicts"):
+            bundle_batches(data, manifest)

@@ -70,11 +70,11 @@ def test_a_call_beyond_it_is_warned_of_once(exported, isolated):
 
 def test_what_is_not_shown_is_named():
     left, coverage = ("length=5: the model itself fails there", "length=7: so"), Coverage(3, 2, ("Maximum of 'norm'",))
-    domain = Domain({}, {"length": (1, 2)}, left, coverage, ("input 'mask' is not read for 'y'",))
+    domain = Domain({}, {"length": (1, 2)}, left, coverage, ("input 'mask' is not read for any output",))
     assert domain.lines() == [
         "compared for length 1, 2",
         "2 of 3 branches take both sides; not Maximum of 'norm'",
-        "not shown: input 'mask' is not read for 'y'",
+        "input 'mask' is not read for any output",
         "not shown: length=5: the model itself fails there, and 1 more",
     ]
     assert Domain.from_dict(domain.to_dict(), "serve") == domain

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_transformer.export import QuantizationError
+from keras_transformer.export import FullInt8, QuantizationError
 from keras_transformer.export.commands import main as cli
 from keras_transformer.export.compression import layer_sensitivity
 from keras_transformer.export.data.artifact_record import ArtifactRecord
@@ -117,3 +117,10 @@ def test_a_language_model_is_measured_by_a_score(monkeypatch):
     monkeypatch.setattr(layer_sensitivity, "read_manifest", lambda bundle: manifest)
     with pytest.raises(QuantizationError, match="a language model is measured by a score"):
         layer_sensitivity.sensitivity("bundle", "int8", Evaluation([np.eye(2)]))
+
+
+def test_weights_do_not_become_integers_one_at_a_time_where_all_operators_do(monkeypatch):
+    manifest = Manifest({}, {"onnx": ArtifactRecord({}, size=0)}, tolerance=1e-5)
+    monkeypatch.setattr(layer_sensitivity, "read_manifest", lambda bundle: manifest)
+    with pytest.raises(QuantizationError, match="full_int8 quantizes all operators together"):
+        layer_sensitivity.sensitivity("bundle", FullInt8([np.eye(2)]), Evaluation([np.eye(2)]))

@@ -54,13 +54,13 @@ def test_the_report_and_the_manifest_name_an_output_that_shows_nothing(tmp_path)
     assert "'untrained' is constant" in str(verify_bundle(tmp_path / "bundle"))
 
 
-def without_effect(inputs, outputs):
+def without_effect(inputs, outputs, **options):
     """What is said of the inputs of a model."""
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.spec.functional import functional_spec
     from keras_transformer.export.verification.rounding import measure_rounding
 
-    spec = functional_spec(keras.Model(inputs, outputs))
+    spec = functional_spec(keras.Model(inputs, outputs), **options)
     measure_rounding(TracedModule(spec), spec)
     return spec.signatures["serve"].without_effect
 
@@ -71,20 +71,32 @@ def test_an_input_that_moves_nothing_is_named():
     hidden = keras.ops.where(keras.ops.logical_or(mask, True), x, -1.0)
     assert without_effect([x, mask], {"seen": seen}) == []
     assert without_effect([x, mask], {"seen": seen, "hidden": hidden}) == [
-        "input 'mask' changed nothing in 'hidden' over the probes"
+        "input 'mask' changed nothing in 'hidden' over the probes: nothing was shown of it"
     ]
-    assert without_effect([x, mask], {"seen": seen, "own": x * 2.0, "twice": x * 4.0}) == [
-        "input 'mask' is not read for 'own', 'twice'"
-    ]
+    # That another output is not computed from it is shown.
+    assert without_effect([x, mask], {"seen": seen, "own": x * 2.0}) == []
+    unread = {"own": x * 2.0, "ones": keras.ops.cast(keras.ops.logical_or(mask, True), "float32")}
+    assert without_effect([x, mask], unread) == ["input 'mask' is not read for any output"], "but a constant one"
     assert without_effect([x], {"own": x * 2.0}) == [], "a constant output says it of one input"
 
 
 def test_an_input_that_moves_less_than_rounding_is_named():
     x, small = keras.Input((6,), name="x"), keras.Input((6,), name="small")
     assert without_effect([x, small], {"y": keras.ops.tanh(x) + keras.ops.tanh(small) * 1e-12}) == [
-        "input 'small' changed nothing in 'y' over the probes"
+        "input 'small' changed nothing in 'y' over the probes: nothing was shown of it"
     ]
     assert without_effect([x, small], {"y": keras.ops.tanh(x) + keras.ops.tanh(small) * 1e-5}) == []
+
+
+def test_one_probe_is_enough():
+    x, small, mask = keras.Input((6,), name="x"), keras.Input((6,), name="small"), keras.Input((6,), name="mask")
+    y = keras.ops.tanh(x) * mask + keras.ops.tanh(small) * 1e-12
+    arrays = {"x": np.ones((2, 6)), "small": np.arange(12.0).reshape(2, 6), "mask": np.ones((2, 6))}
+    arrays["x"][0] = 0.5
+    # Of the mask, which has one value, nothing is known.
+    assert without_effect([x, small, mask], {"y": y}, probes=[arrays], generates=False) == [
+        "input 'small' changed nothing in 'y' over the probes: nothing was shown of it"
+    ]
 
 
 def test_an_index_that_moves_an_output_of_some_probes_only_is_not_named():
@@ -103,8 +115,8 @@ def test_the_report_and_the_manifest_name_an_input_without_effect(tmp_path):
     x, mask = keras.Input((6,), name="x"), keras.Input((6,), dtype="bool", name="mask")
     y = keras.ops.where(keras.ops.logical_or(mask, True), x, -1.0)
     report = export(keras.Model([x, mask], {"y": y}), tmp_path / "bundle", formats=["onnx"], progress=False)
-    line = "input 'mask' changed nothing in 'y' over the probes"
-    assert f"not shown: {line}" in str(report).splitlines()
+    line = "input 'mask' changed nothing in 'y' over the probes: nothing was shown of it"
+    assert line in str(report).splitlines()
     assert read_manifest(tmp_path / "bundle").domain["serve"].without_effect == (line,)
     assert html.escape(line) in (tmp_path / "bundle" / "report.html").read_text()
 

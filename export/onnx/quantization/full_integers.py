@@ -18,11 +18,11 @@ import onnx_ir as ir
 
 from keras_transformer.export.errors import ConversionError, QuantizationError, WeightError
 from keras_transformer.export.onnx.graph import name_of
-from keras_transformer.export.onnx.options import CONTRIB
 from keras_transformer.export.onnx.quantization.calibrate import session_with_outputs
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
+from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, fold
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
-from keras_transformer.export.quantization.calibrated import FullInt8
+from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
 from keras_transformer.export.remedies import Remedy
@@ -31,8 +31,6 @@ from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
 
 if TYPE_CHECKING:
-    import onnxruntime
-
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.quantization.calibration_data import Batch
 
@@ -43,11 +41,8 @@ OPERATORS = (
     *("AveragePool", "GlobalAveragePool", "MaxPool", "Resize", "Pad", "Slice", "Split", "DepthToSpace", "SpaceToDepth"),
     *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"),
 )
-# Entry of the metadata of a file, which says that it was made from a folded one.
-FOLDED = "folded"
 # That of a softmax, whose results are up to 1.
 _SOFTMAX = (1 / 255, 0)
-_ROUNDING = 1e-4
 _CLOSE = 1e-4
 
 
@@ -71,10 +66,10 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     if {quantization.input_type, quantization.output_type} != {"float32"}:
         raise QuantizationError("onnx: inputs and outputs of integers are TFLite's", Remedy.ENDS)
     (path,) = set(files.values())
-    batches = list(quantization.calibration or ())
+    batches = batches_of(quantization)
     with tempfile.TemporaryDirectory() as name:
         folded = fold(directory / path, pathlib.Path(name))
-        _check_folded(directory / path, folded, batches[0])
+        check_folded(directory / path, folded, batches[0])
         ranges = tensor_ranges(folded, batches, quantization.ranges)
         quantized = pathlib.Path(name, "quantized.onnx")
         onnx.save(in_integers(folded, ranges, quantization.keep_float), str(quantized))
@@ -83,49 +78,6 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         model.metadata_props.update({**read(directory / path).metadata_props, FOLDED: "yes"})
         check_scales(model.graph, ranges)
         GraphFiles(directory, 1).save({path: model})
-
-
-def fold(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """A float file as ONNX Runtime simplifies it: factors and offsets of channels are in the weights before them.
-
-    Args:
-        path: path of a float file.
-        folder: folder for the result.
-
-    Returns:
-        The path of the result.
-    """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.optimized_model_filepath = str(folder / "folded.onnx")
-    options.log_severity_level = 4
-    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    model = onnx.load(options.optimized_model_filepath)
-    used = {node.domain for node in model.graph.node} | {"", CONTRIB}
-    domains = [each for each in model.opset_import if each.domain in used]
-    del model.opset_import[:]
-    model.opset_import.extend(domains)
-    onnx.save(model, options.optimized_model_filepath)
-    return pathlib.Path(options.optimized_model_filepath)
-
-
-def _check_folded(path: pathlib.Path, folded: pathlib.Path, batch: Batch) -> None:
-    """Compares a folded file with the proven float file that it was made from."""
-    before, after = (_opened(each).run(None, dict(batch)) for each in (path, folded))
-    for expected, found in zip(before, after, strict=True):
-        if expected.dtype.kind != "f":
-            continue
-        scale = float(np.abs(expected).max(initial=0.0)) or 1.0
-        if not np.allclose(found, expected, rtol=0, atol=_ROUNDING * scale):
-            raise ConversionError(ONNX, "ONNX Runtime's simplified graph computes something else")
-
-
-def _opened(path: pathlib.Path) -> onnxruntime.InferenceSession:
-    from keras_transformer.export.onnx.runtime import onnx_session
-
-    return onnx_session(str(path), 1)
 
 
 def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str = "mse") -> Ranges:

@@ -20,6 +20,7 @@ from keras_transformer.export.onnx.quantization.graph_quantizer import GraphQuan
 from keras_transformer.export.onnx.quantization.integer_products import Layout
 from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
+from keras_transformer.export.quantization.calibrated import batches_of
 from keras_transformer.export.quantization.options import KEPT, Int8Static, matches
 from keras_transformer.export.remedies import Remedy
 
@@ -44,8 +45,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
     ranges = None
     if isinstance(spec.quantization, Int8Static):
         of_results = spec.target is not None and spec.target.quantizes_results
-        calibration = spec.quantization.calibration or ()
-        ranges = ranges_of(directory, files, calibration, spec.quantization.ranges, of_results)
+        ranges = ranges_of(directory, files, batches_of(spec.quantization), spec.quantization.ranges, of_results)
     contrib_ops = (spec.onnx or OnnxOptions()).contrib_ops
     if spec.quantization.activation_bits == 16 and not contrib_ops:
         raise QuantizationError("onnx: activations of 16 bits need contrib_ops", Remedy.CONTRIB)

@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.onnx.graph import all_nodes, name_of
-from keras_transformer.export.onnx.quantization.full_integers import FOLDED, fold
 from keras_transformer.export.onnx.weights.dequantize import ConstantReader
 from keras_transformer.export.onnx.weights.files import read
+from keras_transformer.export.onnx.weights.folding import FOLDED, fold
 from keras_transformer.export.onnx.weights.product_weights import product_weight
 
 _PRODUCTS = ("MatMul", "Gemm")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from keras_transformer.export.errors import ConversionError, QuantizationError, WeightError
-from keras_transformer.export.quantization.calibrated import FullInt8
+from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
 from keras_transformer.export.remedies import Remedy
@@ -37,6 +37,8 @@ Ranges: TypeAlias = "dict[tuple[int, int], tuple[float, float]]"
 # Results whose kernels have a scale of their own, as pairs of scale and zero point in 8 bits.
 _FIXED = ((1 / 256, -128), (1 / 128, 0), (16 / 256, 127))
 _CLOSE = 1e-4
+# The range of a tensor that is zero throughout.
+_ZEROS = (0.0, 1.0)
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]) -> None:
@@ -55,7 +57,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     (path,) = {directory / each for each in files.values()}
     content = path.read_bytes()
     quantization: FullInt8 = spec.quantization
-    ranges = tensor_ranges(content, list(quantization.calibration or ()), quantization.ranges)
+    ranges = tensor_ranges(content, batches_of(quantization), quantization.ranges)
     model = read(in_integers(content, ranges, quantization, spec.variables))
     before = read(content)
     model.metadata, model.description = None, before.description
@@ -122,7 +124,8 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
             observers.setdefault((number, index), RangeObserver()).add(interpreter.get_tensor(index, number))
     if names:
         raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
-    return {key: observer.range(method) for key, observer in observers.items()}
+    found = {key: observer.range(method) for key, observer in observers.items()}
+    return {key: (least, largest) if largest > least else _ZEROS for key, (least, largest) in found.items()}
 
 
 def _computed(graph: Graph) -> Iterator[int]:

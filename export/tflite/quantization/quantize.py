@@ -17,6 +17,7 @@ import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_channel, by_offset_block, pack_nibbles
+from keras_transformer.export.quantization.calibrated import batches_of
 from keras_transformer.export.quantization.options import KEPT, Int8Static, matches
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.tflite.graph import Graph, graphs
@@ -89,7 +90,7 @@ def _find_ranges(quantization: Quantization, content: Callable[[], bytes]) -> di
         return None
     from keras_transformer.export.tflite.quantization.calibrate import find_ranges
 
-    return find_ranges(content(), quantization.calibration or (), quantization.ranges)
+    return find_ranges(content(), batches_of(quantization), quantization.ranges)
 
 
 def quantize_tree(

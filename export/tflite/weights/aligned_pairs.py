@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from operator import methodcaller
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from keras_transformer.export.data.weights import WeightPair
 from keras_transformer.export.tflite.graph import Graph, graphs
@@ -63,5 +62,5 @@ def _pairs_of(
             continue
         found = after.value(others[position]) if position < len(others) else None
         if found is not None and found.values.size == expected.values.size:
-            found = found.map(lambda array, shape=expected.values.shape: np.reshape(array, shape))
+            found = found.map(methodcaller("reshape", expected.values.shape))
         yield WeightPair(before.graph.name(index), expected.values, found)

@@ -1,14 +1,16 @@
 """Measures the behavior of the quantized files of a language model on text, in their own runtime."""
 
+from __future__ import annotations
+
 import pathlib
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.bundle.writing import bytes_in
-from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.export_spec import ExportSpec, Probe
 from keras_transformer.export.data.limits import Behavior, limits_of
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
@@ -16,11 +18,15 @@ from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification.quantized.predictions import Predictions, check_behavior
 from keras_transformer.export.verification.quantized.reading import LENGTH, ROWS, lengths_of, logits_of, rows_of, sample
 from keras_transformer.generation import GenerationSpec
 from keras_transformer.utils.errors import FILE_ERRORS, one_line
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import Cache, Path
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 FILE = "predictions.npz"
 _SOURCE = "source/"
@@ -46,7 +52,7 @@ class FloatPredictions:
         steps: RuntimeSteps,
         probes: Mapping[str, Sequence[Probe]],
         token_ids: np.ndarray | None = None,
-    ) -> "FloatPredictions":
+    ) -> FloatPredictions:
         """Reads tokens with the float model.
 
         Args:
@@ -83,7 +89,7 @@ class FloatPredictions:
         np.savez_compressed(pathlib.Path(directory, FILE), **arrays)
 
     @classmethod
-    def read(cls, directory: Path) -> "FloatPredictions":
+    def read(cls, directory: Path) -> FloatPredictions:
         """Reads those of a bundle.
 
         Raises:
@@ -140,3 +146,30 @@ def token_rows(text: Sequence[str | Sequence[int]], tokenizer: Any, spec: Genera
         raise QuantizationError(f"text must have two tokens or more, of ids below {spec.vocabulary_size}")
     length = min(4 * LENGTH, spec.max_length or len(tokens), len(tokens))
     return tokens[: len(tokens) // length * length].reshape(-1, length).astype("int32")
+
+
+class ModelSteps(RuntimeSteps):
+    """Prefill and decode steps of the Keras model itself, by the functions of its signatures, called without a graph.
+
+    See `RuntimeSteps`.
+
+    Args:
+        spec: the `ExportSpec` of a language model.
+        manifest: the manifest of a bundle with its signatures.
+    """
+
+    def __init__(self, spec: ExportSpec, manifest: Manifest) -> None:
+        super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
+        self._signatures = spec.signatures
+
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, tf.Tensor]:
+        import tensorflow as tf
+
+        tensors = {name: tf.convert_to_tensor(array) for name, array in {**cache, **arrays}.items()}
+        with full_precision():
+            return self._signatures[signature].function(tensors)
+
+    def _array(self, array: np.ndarray) -> tf.Tensor:
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(array)

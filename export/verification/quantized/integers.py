@@ -11,6 +11,7 @@ from keras_transformer.export.data.integer_share import IntegerShare
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.formats import get_format
+from keras_transformer.export.quantization.calibrated import FullInt8, Int8Static, batches_of
 from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord
@@ -51,10 +52,13 @@ def integer_share(
             f"{SMALL:,} numbers, stay float: the largest of them has {weights['largest_float']:,}",
             Remedy.NOTHING,
         )
+    examples = None
+    if isinstance(spec.quantization, (FullInt8, Int8Static)) and spec.generation is None:
+        examples = sum(len(next(iter(batch.values()))) for batch in batches_of(spec.quantization))
     record = manifest.artifact(name)
     key, path = next(iter(record.signatures.items()))
     if spec.quantization.mode == "fp16" or key not in probes or record.preprocessing or bytes_in(folder) > _LARGEST:
-        return IntegerShare.of(None, weights["share"])
+        return IntegerShare.of(None, weights["share"], examples)
     arrays = probes[key][0].inputs
     own = {record.names[key].inputs[each]: array for each, array in arrays.items()} if key in record.names else arrays
-    return IntegerShare.of(get_format(name).products(folder / path, spec.locate, own), weights["share"])
+    return IntegerShare.of(get_format(name).products(folder / path, spec.locate, own), weights["share"], examples)

@@ -1,0 +1,73 @@
+"""Float ONNX files as ONNX Runtime simplifies them when it loads one: factors and offsets of channels are in the weights."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from keras_transformer.export.errors import ConversionError
+from keras_transformer.export.onnx.options import CONTRIB
+from keras_transformer.export.runtime.libraries import ONNX
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+# Entry of the metadata of a quantized file, which says that it was made from a folded one.
+FOLDED = "folded"
+_ROUNDING = 1e-4
+
+
+def fold(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """A float file as ONNX Runtime simplifies it: factors and offsets of channels are in the weights before them.
+
+    Args:
+        path: path of a float file.
+        folder: folder for the result.
+
+    Returns:
+        The path of the result.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(folder / "folded.onnx")
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    model = onnx.load(options.optimized_model_filepath)
+    used = {node.domain for node in model.graph.node} | {"", CONTRIB}
+    domains = [each for each in model.opset_import if each.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(domains)
+    onnx.save(model, options.optimized_model_filepath)
+    return pathlib.Path(options.optimized_model_filepath)
+
+
+def check_folded(path: pathlib.Path, folded: pathlib.Path, batch: Mapping[str, np.ndarray]) -> None:
+    """Compares a folded file with the proven float file that it was made from.
+
+    Args:
+        path: path of the float file.
+        folded: path of the folded one.
+        batch: inputs of both.
+
+    Raises:
+        ConversionError: they compute something else.
+    """
+    before, after = (_opened(each).run(None, dict(batch)) for each in (path, folded))
+    for expected, found in zip(before, after, strict=True):
+        if expected.dtype.kind != "f":
+            continue
+        scale = float(np.abs(expected).max(initial=0.0)) or 1.0
+        if not np.allclose(found, expected, rtol=0, atol=_ROUNDING * scale):
+            raise ConversionError(ONNX, "ONNX Runtime's simplified graph computes something else")
+
+
+def _opened(path: pathlib.Path) -> onnxruntime.InferenceSession:
+    from keras_transformer.export.onnx.runtime import onnx_session
+
+    return onnx_session(str(path), 1)
