@@ -231,7 +231,7 @@ NUM_ANY = {
     "export.text": 29,
     "export.tflite": 45,
     "export.training": 5,
-    "export.verification": 49,
+    "export.verification": 48,
     "export.viewing": 1,
     "export.writing": 5,
 }

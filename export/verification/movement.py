@@ -20,6 +20,8 @@ from keras_transformer.export.verification.noisy_graph import NoisyGraph
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
+
     from keras_transformer.export.graph.traced_graph import TracedGraph
 
 # Draws of the noise; the largest movement counts. Further draws count for integers where the first ones do not explain a
@@ -115,13 +117,13 @@ def _rounds(operation: Any) -> bool:
     return is_rounded and result_type(operation.op, operation.attr) == _FLOAT32
 
 
-def _rounds_operands(operation: Any) -> bool:
+def _rounds_operands(operation: NodeDef) -> bool:
     """Whether an operation, a `NodeDef`, is exact for operands that are rounded."""
     found = OPERATIONS.get(operation.op)
     return found is not None and found.rounds_operands
 
 
-def _rounds_summands(operation: Any) -> bool:
+def _rounds_summands(operation: NodeDef) -> bool:
     """The same, where sums of products count too."""
     found = OPERATIONS.get(operation.op)
     is_sum = found is not None and found.sum_length is not None and not found.rounds_coordinates
