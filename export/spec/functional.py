@@ -1,5 +1,6 @@
 """Export specs of Keras Functional models."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -197,8 +198,11 @@ def serving_function(
     structure, outputs = model.input, names.output_names(model) if output_names is None else output_names
     order = [spec.name for spec in inputs]
 
+    has_any_batch = any("batch" in spec.axes for spec in inputs)
+
     def serve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        with replaced(layers, AS_IN_PREDICT):
+        sums = keras_private.sums_of_columns() if has_any_batch else contextlib.nullcontext()
+        with replaced(layers, AS_IN_PREDICT), sums:
             results = model(keras.tree.pack_sequence_as(structure, [tensors[name] for name in order]), training=False)
         found = dict(zip(outputs, (each for _, each in names.outputs_in_order(results)), strict=True))
         for name, each in found.items():

@@ -168,7 +168,7 @@ def test_probes_of_a_user_come_before_generated_ones():
     signature = signature_of(keras.Model(x, layers.Dense(2)(x)), probes=[{"x": np.ones((6, 20, 3))}, {"length": 50}])
     assert [each.label for each in signature.probes] == ["batch=6, length=20", "batch=2, length=50"]
     np.testing.assert_array_equal(signature.probes[0].inputs["x"], np.ones((6, 20, 3), "float32"))
-    assert {"batch=1, length=5", "batch=5, length=17", "batch=1, length=131", "batch=16, length=1"} <= {
+    assert {"batch=1, length=5", "batch=5, length=17", "batch=1, length=131", "batch=8, length=1"} <= {
         each.label for each in signature.further
     }
 
@@ -207,6 +207,39 @@ def test_sizes_for_which_a_pooling_ends_the_process_are_left_out():
     assert "batch=2, length=4, constant: the model itself fails there" in signature.not_shown
     with pytest.raises(ValueError, match=r"the window \(5,\) of layer .* does not fit into \(1, 4, 3\)"):
         signature.function({"x": np.ones((1, 4, 3), "float32")})
+
+
+def test_a_window_within_a_layer_of_ones_own_is_found_before_it_is_computed():
+    @keras.saving.register_keras_serializable("test_probes")
+    class Within(keras.layers.Layer):
+        def build(self, shape):
+            self.convolution = keras.layers.Conv1D(2, 4, strides=4)
+
+        def call(self, x):
+            return self.convolution(x)
+
+        def compute_output_spec(self, x):
+            return keras.KerasTensor((x.shape[0], None, 2), "float32")
+
+    signature = signature_of(model_of(Within(), (None, 3)))
+    with pytest.raises(ValueError, match=r"the window \(4,\) of layer .* does not fit into \(1, 3, 3\)"):
+        signature.function({"x": np.ones((1, 3, 3), "float32")})
+
+
+def test_a_column_is_added_to_a_square_matrix_as_predict_adds_it():
+    """As value and advantages of a dueling network: Keras takes the column for a bias where it is computed eagerly."""
+    x = keras.Input((4,), name="x")
+    model = keras.Model(x, keras.ops.add(x, keras.ops.mean(x, axis=1, keepdims=True)))
+    array = np.arange(16, dtype="float32").reshape(4, 4)
+    found = signature_of(model).function({"x": array})
+    np.testing.assert_array_equal(next(iter(found.values())), array + array.mean(axis=1, keepdims=True))
+
+
+def test_many_rows_have_no_length_of_one():
+    model = model_of(lambda x: x * 2.0, (None, None, 3))
+    sizes = [each.inputs["x"].shape[:3] for each in signature_of(model).further]
+    assert {16, 64} <= {batch for batch, *_ in sizes}
+    assert all(min(lengths) > 1 for batch, *lengths in sizes if batch >= 16)
 
 
 def test_values_at_which_the_model_nearly_overflows_are_left_out():

@@ -47,6 +47,7 @@ from keras_transformer.backend.keras_private.optimizers import (
     variable_index,
 )
 from keras_transformer.backend.keras_private.random import replaced_draws
+from keras_transformer.backend.keras_private.sums import sums_of_columns
 from keras_transformer.backend.keras_private.training import (
     put_state_back,
     run_train_function,
@@ -109,6 +110,7 @@ __all__ = [
     "set_mask",
     "stateless_optimizer",
     "stateless_scope",
+    "sums_of_columns",
     "symbolic_build",
     "takes_training",
     "unconverted_inputs",

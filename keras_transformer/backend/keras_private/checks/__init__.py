@@ -8,6 +8,7 @@ from keras_transformer.backend.keras_private.checks import (
     masks,
     optimizers,
     random,
+    sums,
     training,
     variables,
 )
@@ -21,6 +22,7 @@ CHECKS = (
     | training.CHECKS
     | optimizers.CHECKS
     | random.CHECKS
+    | sums.CHECKS
 )
 
 
