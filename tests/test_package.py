@@ -211,7 +211,7 @@ NUM_ANY = {
     "export.commands": 15,
     "export.compression": 6,
     "export.coreml": 20,
-    "export.data": 13,
+    "export.data": 14,
     "export.deprecated": 1,
     "export.engines": 43,
     "export.graph": 20,

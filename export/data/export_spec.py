@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from keras_transformer.export.targets.target import Target
-
 # Names in lists and dicts.
 Structure: TypeAlias = "str | Sequence[Structure] | Mapping[str, Structure]"
 # What rounding may make of logits, as a share of their scale, where two ways through a deep model are compared.
@@ -230,7 +228,7 @@ class ExportSpec:
     runs_floats: bool = True
     folds_factors: bool = True
     onnx: Any = None
-    target: Target | None = None
+    target: Any = None
     metadata: JsonObject = dataclasses.field(default_factory=dict[str, Any])
     tokenizer: Any = None
     tokenizer_options: Mapping[str, Any] | None = None
