@@ -10,6 +10,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.spec.functional_form import functional_form
 from keras_transformer.export.spec.probes import longest_sizes, num_elements
+from keras_transformer.export.spec.probing import further
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 
@@ -52,10 +53,10 @@ def test_pictures_are_drawn_as_the_layer_that_scales_them_says():
         x / 127.5 - 1,
         keras.Sequential([keras.Input((8, 8, 3)), layers.Rescaling(1 / 255)])(x),
     ):
-        first, further = values(signature_of(keras.Model(x, layers.Flatten()(scaled))))
+        first, others = values(signature_of(keras.Model(x, layers.Flatten()(scaled))))
         assert (first.min(), first.max()) == (0, 255)
         assert 100 < first.mean() < 155
-        assert (further.min(), further.max()) == (0, 255)
+        assert (others.min(), others.max()) == (0, 255)
 
 
 def test_the_elements_of_the_largest_probe_are_counted():
@@ -233,6 +234,22 @@ def test_a_column_is_added_to_a_square_matrix_as_predict_adds_it():
     array = np.arange(16, dtype="float32").reshape(4, 4)
     found = signature_of(model).function({"x": array})
     np.testing.assert_array_equal(next(iter(found.values())), array + array.mean(axis=1, keepdims=True))
+
+
+def test_sizes_of_which_a_model_returns_gigabytes_are_left_out(monkeypatch):
+    """Larger ones are not even computed."""
+    computed = []
+
+    def pairs(x):
+        computed.append(ops.size(x) if None not in x.shape else 0)
+        return x[:, :, None] - x[:, None, :]
+
+    monkeypatch.setattr(further, "_MOST_RESULTS", 2**12)
+    signature = signature_of(model_of(pairs, (None, 3)))
+    assert "batch=64, length=64: the model itself returns more than 67 million numbers there" in signature.not_shown
+    assert all(output.size <= 2**12 for each in signature.further for output in each.outputs.values())
+    assert 64 * 64 * 3 not in map(int, computed)
+    assert 16 * 15 * 3 not in map(int, computed)
 
 
 def test_many_rows_have_no_length_of_one():

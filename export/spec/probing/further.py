@@ -48,7 +48,7 @@ _CASES = (
     _Case(8, 1, padded=True),
     _Case(16, 15),
     _Case(64, 2),
-    # Many numbers, of which some are those few that a fault may be of.
+    # Many numbers, of which some are those few that a fault may be of; as many as images have without it.
     _Case(64, 64, most=1e9),
 )
 # Regions whose cases are left out where they change nothing: their sizes tell nothing more.
@@ -64,6 +64,9 @@ _BATCHES = (1, 2, 3, 5, 8)
 # Parameters times elements of the inputs, at least as many as multiplications: so many are computed at once; of more, some
 # times as many as the first probes have.
 _CHEAP, _TIMES = 5e9, 2.5
+# Of the elements of the outputs on one probe, such as the scores of attention between all pixels.
+_MOST_RESULTS = 2**26
+_TOO_MANY = f"returns more than {_MOST_RESULTS / 1e6:.0f} million numbers there"
 # Squares of larger values are no numbers of float32, in whatever order a runtime multiplies them.
 _HUGE = 1e18
 
@@ -98,6 +101,8 @@ def further_cases(
         if case.region in _OF_VALUES_ALONE and not changes:
             continue
         sizes = _sizes(inputs, number, longest, factor)
+        if case.most < math.inf and not sizes.keys() - {"batch", "height", "width"}:
+            continue
         cost = parameters * num_elements(inputs, sizes)
         if cost > min(left, case.most):
             continue
@@ -140,11 +145,14 @@ def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Pro
         made: iterable of `Probe` without outputs.
         fits: whether the model takes the sizes of a probe, and its outputs have the shapes that it says.
     """
-    known = {probe.label for probe in signature.all_probes}
+    known, most = {probe.label for probe in signature.all_probes}, math.inf
     for probe in made:
         if probe.label not in known:
             known.add(probe.label)
-            add(signature, probe, _why_not(signature, probe, fits))
+            size = sum(each.size for each in probe.inputs.values())
+            reason = _why_not(signature, probe, fits) if size < most else _TOO_MANY
+            most = min(size, most) if reason == _TOO_MANY else most
+            add(signature, probe, reason)
 
 
 def add(signature: Signature, probe: Probe, reason: str | None) -> None:
@@ -185,6 +193,8 @@ def _why_not(signature: Signature, probe: Probe, fits: Callable[[Probe], bool]) 
         return "takes no such sizes"
     if not all(each.size for each in probe.outputs.values()):
         return "returns nothing there"
+    if sum(each.size for each in probe.outputs.values()) > _MOST_RESULTS:
+        return _TOO_MANY
     if not is_finite_alike(signature.probes, probe):
         return "is not finite there"
     return "nearly overflows there" if _largest([probe]) > _HUGE >= _largest(signature.probes) else None
