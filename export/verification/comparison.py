@@ -15,8 +15,8 @@ FACTOR = 6.0
 # Units in the last place of an element that are always allowed.
 _UNITS = 4.0
 _ULP = 2.0**-23
-# TensorFlow takes smaller numbers for 0 on a CPU, runtimes compute with them.
-_DENORMAL = float(np.finfo("float32").tiny)
+# TensorFlow takes smaller numbers than 1.2e-38 for 0 on a CPU, runtimes compute with them, and multiply the results.
+_DENORMAL = 1e-35
 # So many units of a half precision may a model differ by whose rounding was not measured, as a share of its scale.
 _UNMEASURED_UNITS = 16.0
 _SCALE_FLOOR = 1e-6

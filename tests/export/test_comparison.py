@@ -154,7 +154,8 @@ def test_small_rows_are_one_block():
 def test_denormal_numbers_are_0():
     expected, rounding = floats(0, 1), np.full((1,), 0, "float32")
     assert compare(floats(1e-39, 1), expected, rounding).is_accepted
-    assert not compare(floats(3e-38, 1), expected, rounding).is_accepted
+    assert compare(floats(4 * 1.17e-38, 1), expected, rounding).is_accepted  # Four times one of them, say.
+    assert not compare(floats(3e-35, 1), expected, rounding).is_accepted
 
 
 def test_a_number_by_itself_may_be_a_sentinel():
