@@ -81,7 +81,7 @@ def test_the_ends_of_the_type_are_drawn_where_integers_are_only_compared_and_mov
     for function in (
         lambda x: ops.cast(ops.maximum(x, 3), "float32"),
         lambda x: ops.where(x > 5, ops.flip(x, axis=-1), 7),
-        lambda x: ops.cast(ops.equal(x, 3), "float32"),
+        lambda x: ops.cast(ops.equal(x, 3), "float32") * 2.0,
     ):
         found, _ = added(function, "int32")
         assert list(found) == ["batch=5, the ends of the type"]
@@ -90,6 +90,7 @@ def test_the_ends_of_the_type_are_drawn_where_integers_are_only_compared_and_mov
         lambda x: x * 2,
         lambda x: ops.sum(x, axis=-1),
         lambda x: ops.cast(ops.cast(x, "float32") * 2.0, "int32"),
+        lambda x: ops.cos(ops.cast(x, "float32")),
         lambda x: ops.cast(x, "int8"),
         layers.Lambda(lambda x: ops.broadcast_to(1.0, ops.maximum(x[0, :2], 1)), output_shape=(8,)),
         lambda x: ops.take(ops.ones((9, 2)), ops.clip(x, 0, 8) + 0, axis=0),

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
+from keras_transformer.export.graph.operation_results import result_types
 from keras_transformer.export.graph.reach import Read, reads_of
 from keras_transformer.export.operations.differences import inputs_told_apart, tells_infinities, tells_nan
 from keras_transformer.export.runtime.precision import full_precision
@@ -140,8 +141,13 @@ def _free_integers(signature: Signature) -> list[str]:
 
 def _keeps_ends(graph: TracedGraph, name: str) -> bool:
     """Whether a model only moves and compares an input of integers, so that none overflows in TensorFlow either."""
-    reads = reads_of(graph, name, lambda read: read.node.op not in _NUMBERLESS)
-    return all(map(_takes_ends, reads))
+    return all(map(_takes_ends, reads_of(graph, name, _has_ends)))
+
+
+def _has_ends(read: Read) -> bool:
+    """Whether results may be ends where an operand is: they are numbers."""
+    types = map(tf.as_dtype, result_types(read.node.op, read.node.message.attr))
+    return read.node.op not in _NUMBERLESS and not all(each.is_bool for each in types)
 
 
 def _takes_ends(read: Read) -> bool:
@@ -150,6 +156,6 @@ def _takes_ends(read: Read) -> bool:
     if node.op == "Cast":
         result = node.attribute("DstT")
         return not result.is_integer or (operands[0].is_integer and operands[0].limits == result.limits)
-    if node.op in (*_OF_ALL, *_NUMBERLESS) or not any(each.is_integer for each in operands):
+    if node.op in (*_OF_ALL, *_NUMBERLESS):  # Floats too, which would be larger than others are.
         return True
     return (node.op in _OF_FIRST and not any(read.given[1:])) or (node.op == "ConcatV2" and not read.given[-1])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
-from types import ModuleType
+from collections.abc import Callable, Iterator
 
 import keras
 from keras import ops
@@ -29,11 +28,11 @@ def sums_of_columns() -> Iterator[None]:
         return
     import tensorflow as tf
 
-    module: ModuleType = backend.numpy
-    before, thread = module.add, threading.get_ident()
+    functions, thread = vars(backend.numpy), threading.get_ident()
+    before: Callable[[Tensor, Tensor], Tensor] = functions["add"]
 
     def is_column(x1: Tensor, x2: Tensor) -> bool:
-        shape, column = getattr(x1, "shape", ()), getattr(x2, "shape", ())
+        shape, column = (list[int](getattr(each, "shape", ())) for each in (x1, x2))
         is_one_per_row = len(column) > 1 and column[0] > 1 and all(size == 1 for size in column[1:])
         return is_one_per_row and len(shape) == len(column) and shape[0] == column[0]
 
@@ -44,7 +43,7 @@ def sums_of_columns() -> Iterator[None]:
 
     with _lock:
         try:
-            module.add = add
+            functions["add"] = add
             yield
         finally:
-            module.add = before
+            functions["add"] = before
