@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from keras_transformer.export.errors import WeightError
+
 # Larger numbers are no activations, but additive masks: beside them, no step of 8 bits is left for the others.
 LARGEST = 6e4
 # Half of them are for negative numbers.
@@ -14,6 +16,8 @@ _LEVELS = 255
 # Share of the values outside the range of "percentile", on each side.
 _CLIPPED = 1e-5
 _SHARES = np.linspace(0.05, 1.0, 96)
+# By what share the scale of a file may differ from that of the range.
+_CLOSE = 1e-4
 
 
 class RangeObserver:
@@ -102,3 +106,27 @@ RANGES: dict[str, Callable[..., tuple[float, float]]] = {
     "percentile": _by_percentile,
     "mse": _by_squared_error,
 }
+
+
+def check_step(format: str, tensor: str, step: tuple[float, float], steps: np.ndarray) -> None:
+    """Checks that a tensor of integers has the scale and the zero point of one of some ranges.
+
+    Args:
+        format: name of the format, for the error.
+        tensor: name of the tensor.
+        step: its scale and zero point.
+        steps: float `(N, 2)`, those of the ranges; a zero point may be one beside, by the rounding of its quotient.
+
+    Raises:
+        WeightError: names the tensor.
+    """
+    scale, zero = step
+    is_known = np.isclose(steps[:, 0], scale, rtol=_CLOSE, atol=0) & (np.abs(steps[:, 1] - zero) <= 1)
+    if not is_known.any():
+        raise unknown_step(format, tensor, step)
+
+
+def unknown_step(format: str, tensor: str, step: tuple[float, float]) -> WeightError:
+    """The error of a tensor whose scale and zero point are those of no range."""
+    reason = f"has the scale {step[0]:.6g} and the zero point {step[1]:.0f}, which are those of no measured range"
+    return WeightError(format, tensor, reason, ())

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from keras_transformer.export.errors import ConversionError, QuantizationError, WeightError
+from keras_transformer.export.errors import ConversionError, QuantizationError
 from keras_transformer.export.onnx.graph import name_of
 from keras_transformer.export.onnx.quantization.calibrate import session_with_outputs
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
@@ -24,7 +24,7 @@ from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, 
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.options import matches
-from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
+from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver, check_step, unknown_step
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.captured_stderr import captured
@@ -43,7 +43,6 @@ OPERATORS = (
 )
 # That of a softmax, whose results are up to 1.
 _SOFTMAX = (1 / 255, 0)
-_CLOSE = 1e-4
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]) -> None:
@@ -180,10 +179,10 @@ def check_scales(graph: ir.Graph, ranges: Ranges) -> None:
         while source is not None and source.op_type != "QuantizeLinear":
             source = None if source.inputs[0] is None else source.inputs[0].producer()
         own = None if source is None else (_number(source.inputs[1]), _number(source.inputs[2]))
-        is_known = np.isclose(allowed[:, 0], scale, rtol=_CLOSE, atol=0) & (np.abs(allowed[:, 1] - zero) <= 1)
-        if not is_known.any() or own not in (None, (scale, zero)):
-            reason = f"has the scale {scale:.6g} and the zero point {zero:.0f}, which are those of no measured range"
-            raise WeightError(ONNX, name_of(node.inputs[0]), reason, ())
+        tensor = name_of(node.inputs[0])
+        check_step(ONNX, tensor, (scale, zero), allowed)
+        if own not in (None, (scale, zero)):
+            raise unknown_step(ONNX, tensor, (scale, zero))
 
 
 def _steps(graph: ir.Graph) -> Iterator[tuple[ir.Node, tuple[float, float]]]:

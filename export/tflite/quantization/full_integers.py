@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from keras_transformer.export.errors import ConversionError, QuantizationError, WeightError
+from keras_transformer.export.errors import ConversionError, QuantizationError
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.options import matches
-from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
+from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver, check_step
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.tflite.graph import Graph, graphs
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 Ranges: TypeAlias = "dict[tuple[int, int], tuple[float, float]]"
 # Results whose kernels have a scale of their own, as pairs of scale and zero point in 8 bits.
 _FIXED = ((1 / 256, -128), (1 / 128, 0), (16 / 256, 127))
-_CLOSE = 1e-4
 # The range of a tensor that is zero throughout.
 _ZEROS = (0.0, 1.0)
 
@@ -207,11 +206,7 @@ def check_scales(model: ModelT, ranges: Ranges) -> None:
             if parameters.scale is None or not len(parameters.scale):
                 continue
             zero = int(parameters.zeroPoint[0]) - (128 if graph.type(index) == "UINT8" else 0)
-            scale = float(parameters.scale[0])
-            is_known = np.isclose(allowed[:, 0], scale, rtol=_CLOSE, atol=0) & (np.abs(allowed[:, 1] - zero) <= 1)
-            if not is_known.any():
-                reason = f"has the scale {scale:.6g} and the zero point {zero}, which are those of no measured range"
-                raise WeightError(TFLITE, graph.name(index), reason, ())
+            check_step(TFLITE, graph.name(index), (float(parameters.scale[0]), zero), allowed)
 
 
 def _of_constants(model: ModelT) -> Iterator[tuple[float, float]]:
