@@ -119,14 +119,16 @@ class NoisyGraph:
 
     def _on_operands(self, node: Any) -> list[tuple[int, Noise]]:
         """The noise on operands of an operation, by their positions."""
-        types = dict(enumerate(operand_types(node.op, node.attr))) if self._rounds_operands(node) else {}
-        keeps_whole = self._rounds(node)
+        reads_coordinates = _reads_coordinates(node)
+        is_moved = self._rounds_operands(node) or reads_coordinates
+        types = dict(enumerate(operand_types(node.op, node.attr))) if is_moved else {}
+        keeps_whole, width = self._rounds(node), _ULP if reads_coordinates else None
         found = {
-            number: Noise(node.name, f"{node.name}/moved_{number}", node.input[number], dtype, keeps_whole)
+            number: Noise(node.name, f"{node.name}/moved_{number}", node.input[number], dtype, keeps_whole, width=width)
             for number, dtype in types.items()
             if dtype in (FLOAT, COMPLEX)
         }
-        if _reads_coordinates(node):
+        if reads_coordinates:
             found[0] = Noise(node.name, f"{node.name}/moved_0", node.input[0], FLOAT, False, Kind.OF_NEIGHBORS)
         return list(found.items())
 

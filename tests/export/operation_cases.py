@@ -129,6 +129,12 @@ for dtype, numbers in {"int32": large, "int64": large << 31}.items():
             numbers.astype(dtype),
             name=f"of large {dtype} over {axes}",
         )
+        case(
+            "Prod",
+            lambda x, axes=axes: tf.reduce_prod(x, axes, keepdims=len(axes) == 2),
+            numbers.astype(dtype) | 1,
+            name=f"of large {dtype} over {axes}",
+        )
 case("Ndtri", lambda x: RAW.Ndtri(x=x), 0.5 + 0.49 * SMALL)
 case("Acosh", lambda x: RAW.Acosh(x=x), POSITIVE + 1)
 _unary("Softplus Softsign Elu Selu Relu Relu6", ANY, "features")
@@ -640,6 +646,16 @@ case(
     ),
     *(IMAGES, np.array([[0.5, 0, 1, 0, 0.25, 2, -0.25, 0]], "float32")),
     name="of all, with one infinite column",
+    shapes=((None, None, None, 3), (1, 8)),
+)
+# A thousandth of a column is a pixel there: sums round as TensorFlow's do, or another pixel is read.
+case(
+    "ImageProjectiveTransformV3",
+    lambda x, t: RAW.ImageProjectiveTransformV3(
+        images=x, transforms=t, fill_value=0.5, output_shape=[7, 11], interpolation="BILINEAR", fill_mode="REFLECT"
+    ),
+    *(IMAGES, np.array([[0.7, -0.3, 0.4, 1.1, 0.2, -0.6, 0.3337, -0.4443]], "float32")),
+    name="near the horizon",
     shapes=((None, None, None, 3), (1, 8)),
 )
 BOXES = _RANDOM.uniform(0, 1, (2, 20, 1, 4)).astype("float32")

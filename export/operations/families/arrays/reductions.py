@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float, is_int64, is_small
+from keras_transformer.export.operations.families.arrays.scans import running_product
 from keras_transformer.export.operations.operation import (
     NAN,
     ONNX,
@@ -75,6 +77,21 @@ def sum_of_int64(x: Tensor, axes: Tensor, *, keep_dims: bool) -> Tensor:
     return high * (1 << 32) + low
 
 
+def product_of_integers(x: Tensor, axes: Tensor, *, keep_dims: bool) -> Tensor:
+    """The last bits of a product, axis by axis: ONNX Runtime multiplies in float64, and takes the nearest end of a type."""
+    axes = [int(axis) % x.shape.rank for axis in np.ravel(tf.get_static_value(axes))]
+    for axis in axes:
+        pads = [[int(each == axis), 0] for each in range(x.shape.rank)]
+        products = running_product(tf.pad(x, pads, constant_values=1), axis, exclusive=False, reverse=False)
+        x = tf.gather(products, [tf.shape(products)[axis] - 1], axis=axis)
+    return x if keep_dims else tf.squeeze(x, axes)
+
+
+def _is_large_product(node: Node) -> bool:
+    is_known = node.value(1) is not None and node.part.spec(node.inputs[0]).shape.rank is not None
+    return is_known and node.dtype() in (tf.int32, tf.int64) and not is_small(node.producer(0))
+
+
 def _is_large_int32(node: Node) -> bool:
     return node.dtype() == tf.int32 and not is_small(node.producer(0))
 
@@ -110,7 +127,12 @@ OPERATIONS = (
     Operation("Mean", rounds=True, rounds_operands=True, sum_length=_length),
     Operation("Max", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
     Operation("Min", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
-    Operation("Prod", rounds=True, sum_length=_length),
+    Operation(
+        "Prod",
+        {ONNX: Decomposed(product_of_integers, ("keep_dims",), _is_large_product)},
+        rounds=True,
+        sum_length=_length,
+    ),
     Operation(
         "Sum",
         {TFLITE: _GRADIENT, ONNX: (_GRADIENT, *_INTEGER_SUMS)},

@@ -60,11 +60,13 @@ def projected(
     """The element, or the mean of four, to which a projective transformation leads from each place of the result."""
     x, y = (tf.cast(tf.range(shape[number]), tf.float32) for number in (1, 0))
     y = tf.expand_dims(y, 1)
-    factors = tf.unstack(tf.reshape(transforms, [-1, 8, 1, 1]), axis=1)
-    depth = factors[6] * x + factors[7] * y + 1.0
+    # The last number of each matrix is 1. A constant would be moved to the front of its sum, which rounds otherwise then.
+    matrices = tf.pad(transforms, [[0, 0], [0, 1]], constant_values=1.0)
+    factors = tf.unstack(tf.reshape(matrices, [-1, 9, 1, 1]), axis=1)
+    column, row, depth = (a * x + b * y + c for a, b, c in (factors[:3], factors[3:6], factors[6:]))
     is_far = tf.equal(depth, 0.0)
     depth = tf.where(is_far, tf.ones_like(depth), depth)
-    places = [(a * x + b * y + c) / depth for a, b, c in (factors[3:6], factors[:3])]
+    places = [row / depth, column / depth]
     places = [_within(place, size(images, axis), fill_mode) for axis, place in enumerate(places, 1)]
     fill, pixels = tf.cast(fill_value, tf.float32), tf.cast(images, tf.float32)
     if interpolation == "NEAREST":
