@@ -37,6 +37,9 @@ _BOUNDED = re.compile(
 _SUMS = re.compile(
     r"layers\.(?!Act|ReLU|Flat|Drop|Masking)|attention|blocks|feedforward|recurrence|case|mat|sum|mean|ein|norm|var|std"
 )
+# What reads images at coordinates, which are rounded within a node: 16 times as many units of the largest element.
+_COORDINATES = re.compile(r"image|Resiz")
+_OF_COORDINATES = 16
 # What selects other numbers in place of NaN.
 _CHOICES = re.compile(r"where|nan|finite|Masking")
 
@@ -208,6 +211,8 @@ def _noise(random):
         absolute = _ABSOLUTE if _BOUNDED.search(text) else 0
         if _SUMS.search(text):
             absolute += _OF_LARGEST * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
+        if _COORDINATES.search(text):
+            absolute += _OF_COORDINATES * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
         factor = 1 + _UNITS * _ULP * random.uniform(-1, 1, array.shape)
         moved = array * factor + absolute * random.uniform(-1, 1, array.shape)
         if text:  # The sign of a zero that is computed is as good as the other one.
