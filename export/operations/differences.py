@@ -53,9 +53,10 @@ def known_differences(
 
 
 def inputs_told_apart(graph: TracedGraph, tells: Callable[[Node], bool]) -> list[str]:
-    """The inputs of which a model tells NaN or infinities from other numbers, and casts none to an integer.
+    """The inputs of which a model tells NaN or infinities from other numbers, where that is defined.
 
-    What integer NaN is cast to is not defined, and infinities become NaN in a product.
+    What integer NaN is cast to is not, and infinities become NaN in a product. Nor is what a loop makes of infinities:
+    operators of a whole recurrent layer limit what they take.
 
     Args:
         graph: `TracedGraph` of the signature.
@@ -64,7 +65,8 @@ def inputs_told_apart(graph: TracedGraph, tells: Callable[[Node], bool]) -> list
 
     def is_told_apart(name: str) -> bool:
         reads = [each.node for each in reads_of(graph, name, _passes(tells))]
-        return any(map(tells, reads)) and not any(map(_is_cast_to_integer, reads))
+        has_loop = tells is tells_infinities and any(each.op in LOOPS for each in reads)
+        return any(map(tells, reads)) and not has_loop and not any(map(_is_cast_to_integer, reads))
 
     return list(filter(is_told_apart, _inputs_with_nan(graph)))
 
