@@ -147,7 +147,7 @@ class Reference:
         found, expected = found.astype("float64"), expected.astype("float64")
         wrong = self._wrong(number, name, found, expected)
         if wrong.any() and has_two:
-            compiled = self._compiled_outputs(number).get(name)
+            compiled = self._compiled_output(number, name)
             if compiled is not None and compiled.shape == expected.shape:
                 wrong &= ~self._wrong(number, name, compiled.astype("float64"), expected)
         if not wrong.any():
@@ -181,14 +181,14 @@ class Reference:
         self._rounding[number] = max(known, draws), moved
         return moved
 
-    def _compiled_outputs(self, number):
-        """What Keras computes of a trial where XLA compiles it; no outputs where that does not."""
-        if number not in self._compiled:
+    def _compiled_output(self, number, name):
+        """What Keras computes of an output of a trial where XLA compiles it; None where that does not."""
+        if (number, name) not in self._compiled:
             try:
-                self._compiled[number] = self._program.compiled(self.trials[number][1])
+                self._compiled[number, name] = self._program.compiled(self.trials[number][1], name)
             except Exception:  # Of operations that XLA does not have.
-                self._compiled[number] = {}
-        return self._compiled[number]
+                self._compiled[number, name] = None
+        return self._compiled[number, name]
 
 
 def _distance(found, expected):
