@@ -40,6 +40,8 @@ _SUMS = re.compile(
 # What reads images at coordinates, which are rounded within a node: 16 times as many units of the largest element.
 _COORDINATES = re.compile(r"image|Resiz")
 _OF_COORDINATES = 16
+# LiteRT's sines are none of larger numbers, whose last digit is a share of a period.
+_WAVES, _LARGEST_ANGLE = re.compile(r"\b(sin|cos|tan)\b"), 1e7
 # What selects other numbers in place of NaN.
 _CHOICES = re.compile(r"where|nan|finite|Masking")
 
@@ -111,12 +113,14 @@ class Reference:
     def _kind(self, number, output, said):
         """What a difference within the reported range is; NaN counts where the model tells it from numbers."""
         tensors = self._program.tensors(self.trials[number][1])
+        nodes = dataclasses.replace(self._program.graph, outputs=(output,)).needed().nodes
+        if said is not None and any(_is_of_large_angles(node, tensors) for node in nodes):
+            return OUTSIDE
         holding = [name for name, each in tensors.items() if each.dtype.is_floating and np.isnan(each).any()]
         if said is None or not holding:
             return WRONG
         if said.names_nan:
             return SAID
-        nodes = dataclasses.replace(self._program.graph, outputs=(output,)).needed().nodes
         read = [node for node in nodes if not set(holding).isdisjoint(node.sources)]
         is_told = any(not tensors[node.name].dtype.is_floating or _CHOICES.search(node.text) for node in read)
         return WRONG if is_told else OUTSIDE
@@ -189,6 +193,11 @@ class Reference:
             except Exception:  # Of operations that XLA does not have.
                 self._compiled[number, name] = None
         return self._compiled[number, name]
+
+
+def _is_of_large_angles(node, tensors):
+    floats = [np.asarray(tensors[name]) for name in node.sources if tensors[name].dtype.is_floating]
+    return bool(_WAVES.search(node.text)) and any((np.abs(each) > _LARGEST_ANGLE).any() for each in floats)
 
 
 def _distance(found, expected):
