@@ -42,6 +42,8 @@ _COORDINATES = re.compile(r"image|Resiz")
 _OF_COORDINATES = 16
 # LiteRT's sines are none of larger numbers, whose last digit is a share of a period.
 _WAVES, _LARGEST_ANGLE = re.compile(r"\b(sin|cos|tan)\b"), 1e7
+# What underflows: a product of many small numbers is 0, or next to it.
+_UNDERFLOWS = re.compile(r"prod|exp|pow|square")
 # What selects other numbers in place of NaN.
 _CHOICES = re.compile(r"where|nan|finite|Masking")
 
@@ -224,6 +226,9 @@ def _noise(random):
             absolute += _OF_COORDINATES * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
         factor = 1 + _UNITS * _ULP * random.uniform(-1, 1, array.shape)
         moved = array * factor + absolute * random.uniform(-1, 1, array.shape)
+        if _UNDERFLOWS.search(text):  # Runtimes may have no denormal numbers, or others in a different order.
+            least = _LEAST * random.choice([0, 1], array.shape) * random.uniform(-1, 1, array.shape)
+            moved = np.where(np.abs(array) < _LEAST, least, moved)
         if text:  # The sign of a zero that is computed is as good as the other one.
             moved = np.where(array == 0, moved * random.choice([-1, 1], array.shape), moved)
         result = tf.constant(moved.astype(array.dtype))
