@@ -50,13 +50,11 @@ def channel_delta_products(
     length = ops.shape(query)[1]
     size = 1 << (chunk_size_for(query, chunk_size) - 1).bit_length()
     chunks = block_count(length, size)
-    if mask is not None:
-        mask = ops.cast(ops.expand_dims(mask, (2, 3)), write.dtype)
-        write, log_decay, key = write * mask, log_decay * mask, None if key is None else key * mask
-    query, read, write, value, log_decay = (
-        chunks_first(x, size, chunks) for x in (query, read, write, value, log_decay)
+    mask = None if mask is None else ops.cast(ops.expand_dims(mask, (2, 3)), write.dtype)
+    write, log_decay, key = (x if mask is None or x is None else x * mask for x in (write, log_decay, key))
+    query, read, write, value, log_decay, key = (
+        None if x is None else chunks_first(x, size, chunks) for x in (query, read, write, value, log_decay, key)
     )
-    key = None if key is None else chunks_first(key, size, chunks)
     decay = ops.exp(log_decay)
     faded = query * decay
     columns = (write,) if key is None else (write, key)
