@@ -267,7 +267,7 @@ def _tokens(inputs):
     return inputs.query, value if inputs.key is None else inputs.key, value
 
 
-def _dilations(dilation, num_heads):
+def _dilations(dilation: int | Sequence[int], num_heads: int) -> tuple[int, ...]:
     """The dilation of each head."""
     dilations = (dilation,) * num_heads if isinstance(dilation, int) else tuple(dilation)
     if len(dilations) != num_heads:

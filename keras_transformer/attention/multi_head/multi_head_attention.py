@@ -285,7 +285,7 @@ class MultiHeadAttention(CachedLayer):
         )
         return self._attend(inputs, return_attention_scores, is_captured)
 
-    def _attend(self, inputs, return_attention_scores, is_captured):
+    def _attend(self, inputs: MixerInputs, return_attention_scores: bool, is_captured: bool) -> Outputs:
         """Returns what `call` returns; records the scores if the plots ask for them."""
         attend = self._attend_over_axes if len(inputs.query.shape) > 3 else self._heads().attend
         output, scores, cache = attend(inputs)

@@ -96,7 +96,7 @@ def bucket_batches(
     return result
 
 
-def _check_options(tokens_per_batch, multiple, growth, seed):
+def _check_options(tokens_per_batch: int, multiple: int, growth: float, seed: int) -> None:
     for name, value in (("tokens_per_batch", tokens_per_batch), ("multiple", multiple), ("growth", growth)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1. Received: {value}")

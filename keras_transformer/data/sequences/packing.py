@@ -97,7 +97,7 @@ def pack(
     return result
 
 
-def _check_sizes(sequence_length, batch_size, seed):
+def _check_sizes(sequence_length: int, batch_size: int, seed: int) -> None:
     sizes = (("sequence_length", sequence_length, 1), ("batch_size", batch_size, 1), ("seed", seed, 0))
     for name, value, least in sizes:
         if value < least:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import keras
 
 from keras_transformer.attention import MultiHeadAttention
@@ -93,7 +95,9 @@ def Moonshine(
     )
 
 
-def _encoder_blocks(size, attention, activation, norm):
+def _encoder_blocks(
+    size: Size, attention: Callable[..., MultiHeadAttention], activation: Activation, norm: keras.layers.Layer
+) -> list[EncoderBlock]:
     return [
         EncoderBlock(
             attention("self_attention"),
@@ -106,7 +110,13 @@ def _encoder_blocks(size, attention, activation, norm):
     ]
 
 
-def _decoder_blocks(num_layers, size, attention, activation, norm):
+def _decoder_blocks(
+    num_layers: int,
+    size: Size,
+    attention: Callable[..., MultiHeadAttention],
+    activation: Activation,
+    norm: keras.layers.Layer,
+) -> list[DecoderBlock]:
     return [
         DecoderBlock(
             attention("self_attention"),

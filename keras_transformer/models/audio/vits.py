@@ -120,7 +120,7 @@ def VITS(
     return keras.Model(inputs, outputs, name=name)
 
 
-def _inputs(latent_dim, has_speakers, takes_noise):
+def _inputs(latent_dim: int, has_speakers: bool, takes_noise: bool) -> dict[str, keras.KerasTensor]:
     """The symbolic inputs by name."""
     inputs = {
         "token_ids": token_input(),
@@ -135,7 +135,9 @@ def _inputs(latent_dim, has_speakers, takes_noise):
     return inputs
 
 
-def _speaker_vectors(inputs, num_speakers, speaker_dim):
+def _speaker_vectors(
+    inputs: dict[str, keras.KerasTensor], num_speakers: int, speaker_dim: int
+) -> dict[str, keras.KerasTensor]:
     """The vectors of the speakers, as an argument of the layers that take one; none for a single speaker."""
     if num_speakers == 1:
         return {}
@@ -188,7 +190,12 @@ class _TextEncoder(NamedTuple):
         )
 
 
-def _frame_counts(durations, x, inputs, speaker):
+def _frame_counts(
+    durations: keras.layers.Layer,
+    x: keras.KerasTensor,
+    inputs: dict[str, keras.KerasTensor],
+    speaker: dict[str, keras.KerasTensor],
+) -> keras.KerasTensor:
     """The number of frames of each token, by its predicted duration and the speaking rate."""
     mask = inputs["padding_mask"]
     noise = {"noise": inputs["duration_noise"]} if durations.takes_noise else {}

@@ -208,7 +208,14 @@ def _heads(size: Size, dropout: float) -> Config:
     return {"num_heads": size.num_heads, "key_dim": size.hidden_dim // size.num_heads, "dropout": dropout}
 
 
-def _blocks(size, attention, activation, norm, dropout, hidden_dropout):
+def _blocks(
+    size: Size,
+    attention: keras.layers.Layer,
+    activation: Activation,
+    norm: keras.layers.Layer,
+    dropout: float,
+    hidden_dropout: float,
+) -> list[DecoderBlock]:
     return [
         DecoderBlock(
             make_attention(size, attention),

@@ -109,7 +109,9 @@ def _image_encoder(tower: keras.Model, width: int) -> keras.Model:
     return keras.Model(tower.input, projected, name="image_encoder")
 
 
-def _blocks(size, attention, activation, norm):
+def _blocks(
+    size: Size, attention: keras.layers.Layer, activation: Activation, norm: keras.layers.Layer
+) -> list[PrefixDecoderBlock]:
     return [
         PrefixDecoderBlock(
             make_attention(size, attention),

@@ -16,7 +16,7 @@ from keras_transformer.models.multimodal.qwen2_5_vl_vision import Qwen2_5VLVisio
 from keras_transformer.models.text.decoders.qwen2 import SIZES as QWEN2_SIZES
 from keras_transformer.models.text.decoders.qwen2 import vocabulary_of
 from keras_transformer.positions import MultimodalRotary
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, AttentionLike
 from keras_transformer.vision import EachImage, FillImages, ImagePositions, UnrollWindows, WindowCoordinates
 
 # Bai et al., arXiv 2502.13923, table 1: the decoders of Qwen2.5.
@@ -115,7 +115,9 @@ def _inputs(tower: keras.Model) -> dict[str, keras.KerasTensor]:
     }
 
 
-def _blocks(size, attention, activation, norm):
+def _blocks(
+    size: Size, attention: AttentionLike, activation: Activation, norm: keras.layers.Layer
+) -> list[DecoderBlock]:
     return [
         DecoderBlock(
             make_attention(size, of_block(attention, index)),

@@ -100,7 +100,9 @@ def Qwen2_5VLVision(
     return keras.Model({"patches": patches, "patch_grid": grid}, x, name=name)
 
 
-def _block(index, size, position, activation, norm):
+def _block(
+    index: int, size: Size, position: MultimodalRotary, activation: Activation, norm: keras.layers.Layer
+) -> EncoderBlock:
     return EncoderBlock(
         MultiHeadAttention(size.num_heads, size.hidden_dim // size.num_heads, position=position, name="self_attention"),
         GatedFeedForward(size.intermediate_dim, activation, use_bias=True, name="feedforward"),
@@ -110,7 +112,7 @@ def _block(index, size, position, activation, norm):
     )
 
 
-def _merged(x, num_tokens, merged_dim, output_dim):
+def _merged(x: keras.KerasTensor, num_tokens: int, merged_dim: int, output_dim: int) -> keras.KerasTensor:
     """The tokens of windows, each of a group of neighboring patches."""
     x = keras.layers.Reshape((num_tokens, merged_dim), name="merge_patches")(x)
     x = keras.layers.Dense(merged_dim, activation="gelu", name="merger_hidden")(x)

@@ -15,6 +15,7 @@ from keras_transformer.models.building.stack import (
     token_input,
 )
 from keras_transformer.models.text.decoders.decoder import SIZES
+from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.types import Activation, AttentionLike, Config, PositionLike
 
 
@@ -91,7 +92,14 @@ def RecurrentMemory(
     return keras.Model(inputs, x, name=name)
 
 
-def _blocks(size, attention, position, feedforward, activation, options):
+def _blocks(
+    size: Size,
+    attention: AttentionLike,
+    position: AttentionPosition | None,
+    feedforward: str | keras.layers.Layer,
+    activation: Activation,
+    options: Config,
+) -> list[DecoderBlock]:
     return [
         DecoderBlock(
             make_attention(size, attention, position, options["dropout"]),
@@ -103,7 +111,7 @@ def _blocks(size, attention, position, feedforward, activation, options):
     ]
 
 
-def _inside_attention(position):
+def _inside_attention(position: PositionLike) -> AttentionPosition | None:
     """A position inside attention, by name or instance; an error for one that is added to the embedding."""
     added, inside = split_position(position, 0)
     if added is not None:

@@ -97,7 +97,7 @@ def TransformerXL(
     return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
 
 
-def _embedding(vocabulary_size, width):
+def _embedding(vocabulary_size: int, width: int) -> keras.layers.ReversibleEmbedding:
     """The token table, whose vectors are multiplied by `√D`."""
     initializer = keras.initializers.RandomNormal(stddev=width**-0.5)
     return keras.layers.ReversibleEmbedding(
@@ -105,7 +105,13 @@ def _embedding(vocabulary_size, width):
     )
 
 
-def _blocks(size, attention, feedforward, activation, options):
+def _blocks(
+    size: Size,
+    attention: keras.layers.Layer,
+    feedforward: str | keras.layers.Layer,
+    activation: Activation,
+    options: Config,
+) -> list[DecoderBlock]:
     return [
         DecoderBlock(
             clone(attention, name="self_attention"),

@@ -110,7 +110,9 @@ def DINOv3(
     )
 
 
-def _patch_embedding(width, patch_size, num_register_tokens, mask_token):
+def _patch_embedding(
+    width: int, patch_size: int | tuple[int, int], num_register_tokens: int, mask_token: bool
+) -> PatchEmbedding:
     """The embedding of the patches, without a position table."""
     return PatchEmbedding(
         width,

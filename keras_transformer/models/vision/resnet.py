@@ -108,7 +108,9 @@ def ResNet(
     return keras.Model(images, keras.layers.Reshape((-1, x.shape[-1]), name="tokens")(x), name=name)
 
 
-def _stem(images, width, activation, frozen_norm, is_d):
+def _stem(
+    images: keras.KerasTensor, width: int, activation: Activation, frozen_norm: bool, is_d: bool
+) -> keras.KerasTensor:
     """The first convolutions, and the maximum of 3 x 3 pixels."""
     if is_d:
         x = images
@@ -143,7 +145,7 @@ class _Blocks(NamedTuple):
             )
         return keras.layers.Add(name=f"{name}_sum")([self._shortcut(x, width, strides, is_first, name), y])
 
-    def _shortcut(self, x, width, strides, is_first, name):
+    def _shortcut(self, x: keras.KerasTensor, width: int, strides: int, is_first: bool, name: str) -> keras.KerasTensor:
         changes = strides > 1 or x.shape[-1] != width
         if self.is_d and strides > 1 and (self.is_bottleneck or x.shape[-1] != width):
             x, strides = keras.layers.AveragePooling2D(2, 2, "same", name=f"{name}_shortcut_pooling")(x), 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
@@ -128,7 +129,7 @@ def SAM(
     return keras.Model(images, _neck(x, output_dim), name=name)
 
 
-def _neck(x, output_dim):
+def _neck(x: keras.KerasTensor, output_dim: int) -> keras.KerasTensor:
     """The feature map: two convolutions, each with a norm behind it."""
     norm = LayerNormalization(epsilon=_NECK_EPSILON)
     x = keras.layers.Dense(output_dim, use_bias=False, name="neck_projection")(x)
@@ -137,7 +138,7 @@ def _neck(x, output_dim):
     return make_norm(norm, "features")(x)
 
 
-def _grid(sides, patch):
+def _grid(sides: Sequence[int], patch: Sequence[int]) -> tuple[int, int]:
     """The rows and columns of patches."""
     if any(side % part for side, part in zip(sides, patch, strict=True)):
         raise ValueError(f"image_size {sides} is not a multiple of patch_size {patch}.")

@@ -50,24 +50,24 @@ def channel_delta_products(
     length = ops.shape(query)[1]
     size = 1 << (chunk_size_for(query, chunk_size) - 1).bit_length()
     chunks = block_count(length, size)
-    mask = None if mask is None else ops.cast(ops.expand_dims(mask, (2, 3)), write.dtype)
-    write, log_decay, key = (x if mask is None or x is None else x * mask for x in (write, log_decay, key))
-    query, read, write, value, log_decay, key = (
-        None if x is None else chunks_first(x, size, chunks) for x in (query, read, write, value, log_decay, key)
+    if mask is not None:
+        mask = ops.cast(ops.expand_dims(mask, (2, 3)), write.dtype)
+        write, log_decay, key = write * mask, log_decay * mask, None if key is None else key * mask
+    query, read, write, value, log_decay = (
+        chunks_first(x, size, chunks) for x in (query, read, write, value, log_decay)
     )
+    key = None if key is None else chunks_first(key, size, chunks)
     decay = ops.exp(log_decay)
     faded = query * decay
-    columns = (write,) if key is None else (write, key)
-    pairs = channel_pairs((read, faded), columns, decay)
+    pairs = channel_pairs((read, faded), (write,) if key is None else (write, key), decay)
     among, weights = pairs.products[0]
     targets = value if key is None else -ops.matmul(pairs.products[1][0], value)
     solved = ops.matmul(unit_lower_inverse(among), ops.concatenate([targets, read * pairs.before], axis=3))
-    value_width = value.shape[3]
     matrices = ChunkMatrices(
         faded * pairs.before,
         weights + _diagonal(query, write),
-        solved[..., :value_width],
-        solved[..., value_width:],
+        solved[..., : value.shape[3]],
+        solved[..., value.shape[3] :],
         ops.transpose(write * pairs.after, (0, 1, 3, 2)),
         ops.transpose(pairs.whole, (0, 1, 3, 2)),
         None if key is None else ops.matmul(ops.transpose(key * pairs.after, (0, 1, 3, 2)), value),

@@ -129,7 +129,7 @@ class LanguageModel(TaskModel):
         # Again, because a stateless call, as in training on JAX, begins here.
         return super().call(with_optional_inputs(self, inputs), training=training, mask=mask)
 
-    def _set_source(self):
+    def _set_source(self) -> None:
         """Sets what is known of the source of an encoder-decoder, and of the prompts."""
         inputs = {tensor.name: tensor for tensor in self.inputs}
         self.source_names = source_names(inputs)
@@ -139,7 +139,7 @@ class LanguageModel(TaskModel):
         is_text = self.source_names[:1] in ((), ("source_token_ids",))
         self.source_shape = None if is_text else tuple(inputs[self.source_names[0]].shape[1:])
 
-    def _set_limits(self, start_id, end_id):
+    def _set_limits(self, start_id: int | None, end_id: int | Sequence[int] | None) -> None:
         """Sets the tokens that begin and end a text; None for those of the tokenizer."""
         if self.tokenizer is not None:
             start_id = self.tokenizer.start_id if start_id is None and self.is_encoder_decoder else start_id

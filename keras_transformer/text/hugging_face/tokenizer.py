@@ -21,10 +21,10 @@ from keras_transformer.text.hugging_face.json import (
     library_errors,
     load_content,
     parsed,
+    read_template,
     without_special,
 )
 from keras_transformer.text.hugging_face.stream import HuggingFaceStream
-from keras_transformer.text.hugging_face.template import read_template
 from keras_transformer.text.hugging_face.token_bytes import token_bytes
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer

@@ -235,7 +235,7 @@ def pair_of(size: int | Sequence[int]) -> tuple[int, ...]:
     return (size, size) if isinstance(size, int) else tuple(size)
 
 
-def _check_table(interpolation, grid_size):
+def _check_table(interpolation: str | None, grid_size: int | Sequence[int] | None) -> None:
     if interpolation is not None and interpolation not in INTERPOLATIONS:
         raise ValueError(f"interpolation must be 'bilinear', 'bicubic' or None. Received: {interpolation!r}")
     if interpolation is None and grid_size is not None:

@@ -239,7 +239,9 @@ def _num_sharing_blocks(grouped: GroupedSize) -> int:
     return _SHARED.get(grouped.size.num_layers, 0) if grouped in SIZES.values() else 0
 
 
-def _embedded(token_ids, vocabulary_size, size, streams, norm):
+def _embedded(
+    token_ids: keras.KerasTensor, vocabulary_size: int, size: Size, streams: Gemma3nStreams, norm: keras.layers.Layer
+) -> tuple[keras.KerasTensor, list[keras.KerasTensor]]:
     """The streams before the blocks, and the input of each block."""
     table = streams.layer_vocabulary_size or min(vocabulary_size, _LAYER_VOCABULARY)
     x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(token_ids)

@@ -96,7 +96,15 @@ def Reformer(
     return keras.Model(inputs, Dropout(dropout, name="output_dropout")(x), name=name)
 
 
-def _blocks(size, key_dim, mechanisms, activation, causal, norm, dropout):
+def _blocks(
+    size: Size,
+    key_dim: int,
+    mechanisms: Sequence[Mechanism],
+    activation: Activation,
+    causal: bool,
+    norm: keras.layers.Layer,
+    dropout: float,
+) -> list[ReversibleBlock]:
     return [
         ReversibleBlock(
             MultiHeadAttention(

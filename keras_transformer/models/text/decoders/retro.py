@@ -152,7 +152,7 @@ def RETRO(
     return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
 
 
-def _inputs(num_neighbors, neighbor_length):
+def _inputs(num_neighbors: int, neighbor_length: int) -> dict[str, keras.KerasTensor]:
     """The symbolic inputs by name."""
     shape = (None, num_neighbors, neighbor_length)
     return {
@@ -163,7 +163,14 @@ def _inputs(num_neighbors, neighbor_length):
     }
 
 
-def _decoded(x, inputs, encoder, sublayers, retrieval_layers, options):
+def _decoded(
+    x: keras.KerasTensor,
+    inputs: dict[str, keras.KerasTensor],
+    encoder: NeighborEncoder,
+    sublayers: _Sublayers,
+    retrieval_layers: Sequence[int],
+    options: Config,
+) -> keras.KerasTensor:
     """The output of the decoder blocks; those of `retrieval_layers` attend to neighbors, encoded at the first of them."""
     mask, neighbors = inputs["padding_mask"], None
     for index in range(sublayers.size.num_layers):

@@ -112,7 +112,7 @@ def Transformer(
     return encoder_decoder(source, target, name=name)
 
 
-def _sizes(size, decoder_size):
+def _sizes(size: str | Size, decoder_size: str | Size | None) -> tuple[Size, Size]:
     """The `Size` of each side, which are of one width."""
     size = get_size(size, SIZES)
     decoder_size = size if decoder_size is None else get_size(decoder_size, SIZES)
@@ -121,7 +121,7 @@ def _sizes(size, decoder_size):
     return size, decoder_size
 
 
-def _added_position(position, max_sequence_length):
+def _added_position(position: PositionLike, max_sequence_length: int) -> keras.layers.Layer | None:
     """The layer that adds positions to the embedding, or None."""
     added, inside = split_position(position, max_sequence_length)
     if inside is not None:
@@ -170,14 +170,14 @@ class _Sublayers(NamedTuple):
         return make_cross_attention(size, of_block(self.attention, index), dropout=self.attention_dropout)
 
 
-def _encoder_blocks(size, sublayers, options):
+def _encoder_blocks(size: Size, sublayers: _Sublayers, options: Config) -> list[EncoderBlock]:
     return [
         EncoderBlock(*sublayers.mixer_and_feed_forward(size, index), name=f"encoder_block_{index}", **options)
         for index in range(size.num_layers)
     ]
 
 
-def _decoder_blocks(size, sublayers, options):
+def _decoder_blocks(size: Size, sublayers: _Sublayers, options: Config) -> list[DecoderBlock]:
     return [
         DecoderBlock(
             *sublayers.mixer_and_feed_forward(size, index),

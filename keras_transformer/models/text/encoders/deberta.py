@@ -113,7 +113,14 @@ def DeBERTa(
     return keras.Model(inputs, _encoded(x, blocks, beside, inputs["padding_mask"]), name=name)
 
 
-def _mixer(size, relative_embedding, terms, share_projections, dropout, position_dropout):
+def _mixer(
+    size: Size,
+    relative_embedding: RelativeEmbedding,
+    terms: Sequence[str],
+    share_projections: bool,
+    dropout: float,
+    position_dropout: float,
+) -> keras.layers.Layer:
     """The self-attention of a block: disentangled, or softmax attention without terms."""
     if not terms:
         return make_attention(size, dropout=dropout)
@@ -129,7 +136,14 @@ def _mixer(size, relative_embedding, terms, share_projections, dropout, position
     )
 
 
-def _token_vectors(inputs, vocabulary_size, width, embedding_dim, num_segments, max_sequence_length):
+def _token_vectors(
+    inputs: dict[str, keras.KerasTensor],
+    vocabulary_size: int,
+    width: int,
+    embedding_dim: int | None,
+    num_segments: int | None,
+    max_sequence_length: int | None,
+) -> keras.KerasTensor:
     """The sum of the embeddings of tokens, segments and positions, in the width of the blocks."""
     table = keras.layers.ReversibleEmbedding(vocabulary_size, embedding_dim or width, name="token_embedding")
     x = table(inputs["token_ids"])
@@ -140,7 +154,12 @@ def _token_vectors(inputs, vocabulary_size, width, embedding_dim, num_segments, 
     return x
 
 
-def _encoded(embedded, blocks, beside, mask):
+def _encoded(
+    embedded: keras.KerasTensor,
+    blocks: Sequence[EncoderBlock],
+    beside: keras.layers.Layer | None,
+    mask: keras.KerasTensor,
+) -> keras.KerasTensor:
     """The output of the blocks; `beside` is a convolution beside the first, or None."""
     x = embedded
     for index, block in enumerate(blocks):

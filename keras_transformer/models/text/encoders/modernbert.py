@@ -75,7 +75,10 @@ def ModernBERT(
     embedding has one; the windows and wavelengths are those of the published code.
     """
     size = get_size(size, SIZES)
-    seen = {True: (local_window, local_max_wavelength), False: (None, global_max_wavelength)}
+    seen: dict[bool, tuple[int | None, float]] = {
+        True: (local_window, local_max_wavelength),
+        False: (None, global_max_wavelength),
+    }
     return Encoder(
         size,
         vocabulary_size,
@@ -93,9 +96,11 @@ def ModernBERT(
     )
 
 
-def _attention(size: Size, window: int | None, max_wavelength: float, use_bias: bool, dropout: float):
+def _attention(
+    size: Size, window: int | None, max_wavelength: float, use_bias: bool, dropout: float
+) -> MultiHeadAttention:
     """Attention to tokens at a distance below a window, or to all."""
-    mechanism = LocalAttention(window, dropout=dropout) if window else SoftmaxAttention(dropout=dropout)
+    mechanism = SoftmaxAttention(dropout=dropout) if window is None else LocalAttention(window, dropout=dropout)
     return MultiHeadAttention(
         size.num_heads,
         size.hidden_dim // size.num_heads,

@@ -119,7 +119,9 @@ def DETR(
     return keras.Model(inputs, clone(norm, name="final_norm")(x), name=name)
 
 
-def _masked(images, features):
+def _masked(
+    images: keras.KerasTensor, features: keras.KerasTensor
+) -> tuple[dict[str, keras.KerasTensor], list[keras.KerasTensor], keras.KerasTensor]:
     """The inputs with a mask of the pixels; the features with their mask, and that mask as one of tokens."""
     pixels = keras.Input(images.shape[1:3], dtype="bool", name="pixel_mask")
     of_features = ResizeMask(name="feature_mask")(pixels, features)
