@@ -1,4 +1,4 @@
-"""Qwen1.5-MoE and Qwen2-MoE: transformers' `Qwen2MoeModel` and its heads; and what its successors share."""
+"""Qwen2-MoE and Qwen3-MoE: transformers' `Qwen2MoeModel`, `Qwen3MoeModel`, and their heads; and what successors share."""
 
 from __future__ import annotations
 
@@ -182,3 +182,26 @@ def _windows(config: Config) -> list[int | None]:
         for index in range(config.integer("num_hidden_layers"))
     ]
     return layer_windows(config, width, types)
+
+
+class Qwen3Moe(Llama):
+    """Qwen3-MoE: Yang et al., arXiv 2505.09388, section 2: no shared expert."""
+
+    heads = decoder_heads(names=("CausalLM", "SequenceClassification"))
+
+    def backbone(self, config: Config) -> keras.Model:
+        options, width = decoder_options(config), head_width(config)
+        norm = RMSNormalization(epsilon=options["rms_norm_epsilon"])
+        attention = rotary_attention(
+            GroupedSize(model_size(config), config.integer("num_key_value_heads", 4), width),
+            rotary(config, width),
+            window=config.integer("sliding_window", 4096) if config.flag("use_sliding_window", False) else None,
+            dropout=options["attention_dropout"],
+            query_key_norm=norm,
+            use_bias=config.flag("attention_bias", False),
+        )
+        return qwen_moe(config, attention, norm, Experts(128, 8, 768), name="qwen3_moe")
+
+    def entries(self, config: Config) -> list[Entry]:
+        bias = config.flag("attention_bias", False)
+        return qwen_moe_entries(config, 128, shared=False, bias=bias, output_bias=bias, norms=True)

@@ -1,4 +1,4 @@
-"""Qwen2 and 2.5: transformers\' `Qwen2Model` and its heads."""
+"""Qwen2, 2.5 and 3: transformers' `Qwen2Model`, `Qwen3Model`, and their heads."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
 from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.models import Qwen2 as Qwen2Model
+from keras_transformer.models import Qwen3 as Qwen3Model
 
 
 class Qwen2(Llama):
@@ -45,3 +46,25 @@ def windows(config: Config) -> list[int | None]:
         for index in range(config.integer("num_hidden_layers"))
     ]
     return layer_windows(config, width, types)
+
+
+_HEAD_WIDTH = 128
+
+
+class Qwen3(Llama):
+    """Qwen3: Yang et al., arXiv 2505.09388."""
+
+    def backbone(self, config: Config) -> keras.Model:
+        return Qwen3Model(
+            model_size(config),
+            config.integer("vocab_size"),
+            **grouped_heads(config, num_key_value_heads=32, key_dim=_HEAD_WIDTH),
+            window=windows(config),
+            position=rotary(config, head_width(config, _HEAD_WIDTH)),
+            use_attention_bias=config.flag("attention_bias", False),
+            **decoder_options(config),
+        )
+
+    def entries(self, config: Config) -> list[Entry]:
+        bias = config.flag("attention_bias", False)
+        return gated_decoder_entries(config, bias=bias, output_bias=bias, norms=True)

@@ -1,4 +1,4 @@
-"""DeepSeek-V3, R1 and Kimi K2: transformers' `DeepseekV3Model` and its heads; and what DeepSeek-V2 shares."""
+"""DeepSeek-V2, V3, R1 and Kimi K2: transformers' `DeepseekV2Model`, `DeepseekV3Model`, and their heads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from keras_transformer.checkpoints.building.model_size import model_size
 from keras_transformer.checkpoints.building.rotary import rotary, score_scale
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
-from keras_transformer.checkpoints.families.text.mixtures_of_experts.qwen2_moe import expert_entries
+from keras_transformer.checkpoints.families.text.mixtures_of_experts.qwen_moe import expert_entries
 from keras_transformer.checkpoints.layouts import HeadByHead
 from keras_transformer.checkpoints.mapping import Entry, linear, rms_norm, same
 from keras_transformer.feedforward import (
@@ -177,3 +177,26 @@ def latent_attention_entries(
         *rms_norm(f"{theirs}.q_a_layernorm", f"{ours}/query_norm"),
         *linear(f"{theirs}.q_b_proj", f"{ours}/query_up", bias=False),
     ]
+
+
+class DeepseekV2(DeepseekV3):
+    """DeepSeek-V2: arXiv 2405.04434. "norm_topk_prob" is not read, as in transformers."""
+
+    defaults = Defaults(64, 2, 1407, 0, 1.0)
+    heads = decoder_heads(names=("CausalLM", "SequenceClassification"))
+
+    def layout(self, config: Config) -> str:
+        return "pairs"
+
+    def router(self, config: Config) -> TopKRouter:
+        count = self.num_experts(config)
+        is_grouped = config.choice("topk_method", {"greedy": False, "group_limited_greedy": True}, "greedy")
+        return GroupLimitedRouter(
+            count,
+            config.integer("num_experts_per_tok", maximum=count),
+            config.integer("n_group") if is_grouped else 1,
+            config.integer("topk_group") if is_grouped else 1,
+            activation="softmax",
+            scale=config.number("routed_scaling_factor", self.defaults.routed_scaling_factor),
+            normalize=False,
+        )
