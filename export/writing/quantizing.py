@@ -32,11 +32,7 @@ from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.preprocessing import preprocessor
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement
-from keras_transformer.export.verification.quantized.float_predictions import (
-    FloatPredictions,
-    ModelSteps,
-    token_rows,
-)
+from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, ModelSteps, token_rows
 from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord
 from keras_transformer.export.writing.judgment import Given, judge, opened
 from keras_transformer.generation import GenerationSpec
