@@ -71,7 +71,8 @@ class MaskedPattern(SoftmaxBasedMechanism):
             starts_at_zero=True,
         )
         query = _scatter(query, indices, batch, length)
-        context = _gather(self.attend(query, key, value, visibility, position, training=training), indices)
+        whole: Any = self.attend(query, key, value, visibility, position, training=training)  # No scores: a tensor.
+        context = _gather(whole, indices)
         if mask is not None:
             context = context * ops.expand_dims(ops.expand_dims(ops.cast(mask, context.dtype), 2), 3)
         return context, cache

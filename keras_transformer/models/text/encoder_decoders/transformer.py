@@ -96,8 +96,8 @@ def Transformer(
     """
     size, decoder_size = _sizes(size, decoder_size)
     scale = math.sqrt(size.hidden_dim) if scale_embeddings else None
-    place = _added_position(position, max_sequence_length)
-    front = _Front(scale, place, norm if embedding_norm else None, dropout)
+    added = _added_position(position, max_sequence_length)
+    front = _Front(scale, added, norm if embedding_norm else None, dropout)
     depth = decoder_size.num_layers
     encoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_encoder, size.num_layers, depth)
     decoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_decoder, depth)
@@ -106,9 +106,10 @@ def Transformer(
     encoder_blocks = _encoder_blocks(size, sublayers, {**options, "residual": encoder_residual})
     decoder_blocks = _decoder_blocks(decoder_size, sublayers, {**options, "residual": decoder_residual})
     tables = token_tables(size.hidden_dim, vocabulary_size, target_vocabulary_size, tie_embeddings)
-    before = front.layers(tables[0], "source", encoder_residual), front.layers(tables[1], "target", decoder_residual)
-    source = Side(before[0], encoder_blocks, [final_norm(encoder_residual, norm, "encoder_final_norm")])
-    target = Side(before[1], decoder_blocks, [final_norm(decoder_residual, norm, "decoder_final_norm")])
+    source_front = front.layers(tables[0], "source", encoder_residual)
+    target_front = front.layers(tables[1], "target", decoder_residual)
+    source = Side(source_front, encoder_blocks, [final_norm(encoder_residual, norm, "encoder_final_norm")])
+    target = Side(target_front, decoder_blocks, [final_norm(decoder_residual, norm, "decoder_final_norm")])
     return encoder_decoder(source, target, name=name)
 
 
