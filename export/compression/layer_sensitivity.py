@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from keras_transformer.export.bundle.manifest import read_manifest, write_manifest
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.formats import files_of
 from keras_transformer.export.loading.load import load
@@ -86,16 +87,7 @@ def sensitivity(
         raise InvalidBundleError(f"'{bundle}' contains no float ONNX files to quantize")
     if manifest.generation is not None and len(evaluation.inputs):
         raise QuantizationError("a language model is measured by a score of what it generates, not by inputs")
-    quantization = precision_of(quantize)
-    if quantization is None:
-        raise QuantizationError(
-            f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: {quantize!r}"
-        )
-    if isinstance(quantization, FullInt8):
-        raise QuantizationError("full_int8 quantizes all operators together: sensitivity takes a mode of weights")
-    if isinstance(quantization, Int8Static):
-        batches = bundle_batches(quantization.calibration, manifest)
-        quantization = dataclasses.replace(quantization, calibration=batches)
+    quantization = _precision(quantize, manifest)
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
     files = dict(record.signatures)
@@ -113,6 +105,20 @@ def sensitivity(
             progress(f"{weight or ALL}: agreement {found[-1].agreement}, score {found[-1].score}")
     worth = lambda each: (-(each.score or 0.0), -(each.agreement or 0.0))  # noqa: E731
     return [found[0], *sorted(found[1:], key=worth)]
+
+
+def _precision(quantize: Mode, manifest: Manifest) -> Quantization:
+    """The precision of a mode of weights, with its calibration data as batches."""
+    quantization = precision_of(quantize)
+    if quantization is None:
+        raise QuantizationError(
+            f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: {quantize!r}"
+        )
+    if isinstance(quantization, FullInt8):
+        raise QuantizationError("full_int8 quantizes all operators together: sensitivity takes a mode of weights")
+    if not isinstance(quantization, Int8Static):
+        return quantization
+    return dataclasses.replace(quantization, calibration=bundle_batches(quantization.calibration, manifest))
 
 
 def _measured(
