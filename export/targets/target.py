@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from keras_transformer.export.quantization.calibrated import FullInt8, Int8Static
 from keras_transformer.export.runtime.libraries import Library
 
 if TYPE_CHECKING:
     from keras_transformer.export.onnx.options import OnnxOptions
 
 Arrays = Mapping[str, np.ndarray]
+# The modes whose activations are integers of ranges that were measured.
+STATIC = (Int8Static.mode, FullInt8.mode)
 
 
 class Node(NamedTuple):

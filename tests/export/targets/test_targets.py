@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.export import ExportOptions, ParityError, TargetError, UnknownTargetError, export
+from keras_transformer.export import ExportOptions, FullInt8, ParityError, TargetError, UnknownTargetError, export
 from keras_transformer.export.commands.main import main
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
@@ -16,7 +16,7 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.target_result import Fallback, SignatureResult, TargetResult
 from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.targets import TARGETS, get_target, proof
-from keras_transformer.export.targets.fixed_shapes import fixed_spec, with_defaults
+from keras_transformer.export.targets.fixed_shapes import check_precisions, fixed_spec, with_defaults
 from keras_transformer.export.targets.litert_gpu import refused
 from keras_transformer.export.targets.target import Node, Target
 
@@ -61,6 +61,14 @@ def test_the_command_names_the_targets(tmp_path, capsys):
     words = ["export", str(tmp_path / "model.keras"), "--out", str(tmp_path / "out"), "--target", "npu"]
     assert main(words) == 1
     assert f"unknown target 'npu'; valid: {', '.join(TARGETS)}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["xnnpack", "qnn", "openvino"])
+def test_targets_of_integers_take_integers_throughout(name):
+    integers = FullInt8([{"x": [[1.0]]}])
+    check_precisions(get_target(name), [integers])
+    with pytest.raises(TargetError, match="does not run quantize='full_int8'; it runs 'float32', 'fp16'"):
+        check_precisions(get_target("litert-gpu"), [integers])
 
 
 def test_sizes_have_a_batch_of_1_by_default():
