@@ -64,10 +64,11 @@ class ExportOptions:
             and TFLite files. "description" is a str, "class_names" a list of str, "inputs" a dict of input name to a dict
             of "description", "range", "mean" and "std" (the model takes `(value - mean) / std`); other keys are free.
         onnx: `OnnxOptions`: opset, and what the optimizer may use; None for files that every supported ONNX Runtime takes.
-        target: a key of `TARGETS`, `"litert-gpu"`, `"xnnpack"`, `"qnn"`, `"openvino"`, `"coreml"` or `"webgpu"`: one file
-            in the accelerator's format, of the fixed shapes of `static` (batch 1 unless given) and of the operators that
-            it has. Where the accelerator's library is installed the file is run on it, or on its simulator, and compared
-            with the CPU; `report.target` says what was taken, what falls back, and what was not run.
+        target: a key of `TARGETS`, `"litert-gpu"`, `"xnnpack"`, `"qnn"`, `"openvino"`, `"coreml"`, `"webgpu"` or, for
+            microcontrollers, `"micro"`: one file in the accelerator's format, of the fixed shapes of `static` (batch 1
+            unless given) and of the operators that it has. Where the accelerator's library is installed the file is run on
+            it, or on its simulator, and compared with the CPU; `report.target` says what was taken, what falls back, and
+            what was not run.
 
     Raises:
         OptionsError: an option is not of its type.

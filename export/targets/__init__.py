@@ -3,13 +3,15 @@
 from keras_transformer.export.errors import UnknownTargetError
 from keras_transformer.export.targets.coreml import CoreML
 from keras_transformer.export.targets.litert_gpu import LiteRTGPU
+from keras_transformer.export.targets.microcontrollers.micro import Micro
 from keras_transformer.export.targets.openvino import OpenVINO
 from keras_transformer.export.targets.qnn import QNN
 from keras_transformer.export.targets.target import Target
 from keras_transformer.export.targets.webgpu import WebGPU
 from keras_transformer.export.targets.xnnpack import XNNPACK
 
-TARGETS: dict[str, type[Target]] = {each.name: each for each in (LiteRTGPU, XNNPACK, QNN, OpenVINO, CoreML, WebGPU)}
+_CLASSES = (LiteRTGPU, XNNPACK, QNN, OpenVINO, CoreML, WebGPU, Micro)
+TARGETS: dict[str, type[Target]] = {each.name: each for each in _CLASSES}
 
 
 def get_target(name: str) -> Target:

@@ -43,22 +43,38 @@ class Measured(NamedTuple):
         taken: how many of them it ran.
         outputs: list of dicts of output arrays, one for each dict of inputs.
         refused: dict of operator to the reason for which the accelerator refused it.
+        left: tuple of `Node`: those that it does not run, where it names them.
+        figures: dict of what else was measured: numbers by name, those of bytes with a name that ends in "_bytes".
     """
 
     nodes: int
     taken: int
     outputs: list[dict[str, np.ndarray]]
     refused: dict[str, str]
+    left: tuple[Node, ...] = ()
+    figures: Mapping[str, int | float] = {}
 
 
 class NoAcceleratorError(Exception):
     """The accelerator's library is installed, but finds no accelerator and no simulator."""
 
 
+class RefusedNodeError(Exception):
+    """A node does not run where nothing else would run it.
+
+    Args:
+        node: `Node`.
+    """
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(f"{node.op} '{node.name}': {node.reason}")
+        self.node = node
+
+
 class Target:
     """An accelerator: what its files must be, and how a file is checked and run.
 
-    Subclasses are stateless, and import libraries in their methods only.
+    Subclasses have no state but their options, and import libraries in their methods only.
 
     Attributes:
         name: key of `TARGETS`.
@@ -69,6 +85,10 @@ class Target:
         compiled_suffix: end of the names of files that the accelerator's compiler makes, or "".
         setup: what to do where a library is missing, in one sentence.
         quantizes_results: whether it multiplies integers only where the product becomes integers too.
+        stands_alone: whether nothing runs there but its runtime. A file has one signature then, the libraries are needed,
+            and a node that is refused is an error.
+        runs_compiled: whether the libraries run what the compiler made, too, which takes whole files then.
+        least_share: the share of the nodes that it must take, or None.
     """
 
     name: str
@@ -79,6 +99,14 @@ class Target:
     compiled_suffix: str = ""
     setup: str = ""
     quantizes_results: bool = False
+    stands_alone: bool = False
+    runs_compiled: bool = True
+    least_share: float | None = None
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The arguments of the class."""
+        return {}
 
     @property
     def onnx(self) -> OnnxOptions | None:

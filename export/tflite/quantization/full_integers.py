@@ -6,6 +6,7 @@ kernels, which of their tensors share a scale, and which have a fixed one. What 
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -120,7 +121,9 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
         names.discard(name)
         graph = Graph(model, model.subgraphs[number])
         for index in _computed(graph):
-            observers.setdefault((number, index), RangeObserver()).add(interpreter.get_tensor(index, number))
+            with contextlib.suppress(ValueError):  # It keeps no value of some results of loops.
+                values = interpreter.get_tensor(index, number)
+                observers.setdefault((number, index), RangeObserver()).add(values)
     if names:
         raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
     found = {key: observer.range(method) for key, observer in observers.items()}

@@ -180,7 +180,8 @@ def test_without_a_device_nothing_is_claimed(spec, monkeypatch):
 
 
 def worked(taken, **refused_nodes):
-    return {"signatures": {"serve": {"nodes": 3, "taken": taken, "refused": refused_nodes}}}
+    found = {"nodes": 3, "taken": taken, "refused": refused_nodes, "left": [], "figures": {}}
+    return {"signatures": {"serve": found}}
 
 
 def test_the_accelerator_has_the_last_word(spec, monkeypatch):
@@ -205,3 +206,21 @@ def test_a_larger_tolerance_of_the_export_counts(spec, monkeypatch):
     outputs = {"serve/0/y": np.array([1.0, -4.1], "float32")}
     found = proven(dataclasses.replace(spec, tolerance=0.05), monkeypatch, worked(3), outputs)
     assert found.difference == pytest.approx(0.025, rel=1e-3)
+
+
+def test_a_target_that_stands_alone_runs_a_file_or_refuses_it(spec, monkeypatch):
+    named = "it does not run 1 Loop of 'block_1': operation not supported; use a mechanism without a loop"
+    with pytest.raises(TargetError, match=named):
+        proven(spec, monkeypatch, stands_alone=True)
+    checked = {"stands_alone": True, "check": lambda self, path, signature: []}
+    with pytest.raises(TargetError, match="it does not run the file: the simulator ended with status -11"):
+        proven(spec, monkeypatch, {"error": "the simulator ended with status -11"}, **checked)
+    with pytest.raises(TargetError, match="it does not run 1 Det of 'block_2': no kernel"):
+        proven(spec, monkeypatch, {"node": ["Det", "block_2/det", "no kernel", ""]}, **checked)
+
+
+def test_less_than_the_least_share_is_refused(spec, monkeypatch):
+    outputs = {"serve/0/y": np.array([1.0, -4.0], "float32")}
+    assert proven(spec, monkeypatch, worked(2), outputs, least_share=0.6).signatures[0].taken == 2
+    with pytest.raises(TargetError, match=r"it runs 2 of 3 nodes, less than least_share=0.7: 1 Loop of 'block_1'"):
+        proven(spec, monkeypatch, worked(2), outputs, least_share=0.7)
