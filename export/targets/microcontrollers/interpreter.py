@@ -21,7 +21,7 @@ from keras_transformer.utils.captured_stderr import captured_stderr
 
 TFLITE_MICRO = Library("tflite_micro", "tflite-micro")
 _FAILED = re.compile(r"Node (?P<kind>\w+) \(number (?P<number>\d+)\) failed to")
-_ARENA = re.compile(r"Arena allocation total (\d+) bytes")
+_ARENA = r"Arena allocation {part} (\d+) bytes"
 # Bytes of an arena are a multiple.
 _ALIGNMENT = 16
 # Beside twice the tensors, which is enough for any plan.
@@ -117,13 +117,8 @@ class MicroRuntime:
         Raises:
             RuntimeError: nothing was recorded.
         """
-        with captured_stderr() as log:
-            self._interpreter.print_allocations()
-            match = _ARENA.search(log())
-        if match is None:
-            raise RuntimeError("tflite-micro recorded no allocations")
         # While it plans it takes more than it records.
-        low, step = int(match[1]) // _ALIGNMENT - 1, 1
+        low, step = self._recorded("total") // _ALIGNMENT - 1, 1
         while not _runs_in(self._content, (low + step) * _ALIGNMENT):
             low, step = low + step, 2 * step
         high = low + step
@@ -131,6 +126,23 @@ class MicroRuntime:
             middle = (low + high) // 2
             low, high = (low, middle) if _runs_in(self._content, middle * _ALIGNMENT) else (middle, high)
         return high * _ALIGNMENT
+
+    def persistent_bytes(self) -> int:
+        """Bytes of the arena that are not those of tensors: what the interpreter knows of nodes and tensors.
+
+        Raises:
+            RuntimeError: nothing was recorded.
+        """
+        return self._recorded("tail")
+
+    def _recorded(self, part: str) -> int:
+        """Bytes of a part of the arena."""
+        with captured_stderr() as log:
+            self._interpreter.print_allocations()
+            match = re.search(_ARENA.format(part=part), log())
+        if match is None:
+            raise RuntimeError("tflite-micro recorded no allocations")
+        return int(match[1])
 
 
 def _said(action: Callable[[], _Result], content: bytes) -> _Result:
