@@ -6,7 +6,7 @@ import importlib
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypedDict, TypeVar
 
 import numpy as np
@@ -86,17 +86,18 @@ class MicroRuntime:
 
     def __init__(self, content: bytes) -> None:
         self._content, self._interpreter = content, open_interpreter(content)
-        (self._inputs, self._outputs) = _places(content)
+        self._inputs, self._outputs = _places(content)
         ends = (self._interpreter.get_input_details, self._interpreter.get_output_details)
         self._details = [
             {name: details(place) for name, place in places.items()}
             for details, places in zip(ends, (self._inputs, self._outputs), strict=True)
         ]
+        details, _ = self._details
+        self._last = self.codes({name: np.zeros(each["shape"], each["dtype"]) for name, each in details.items()})
 
     def __call__(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        for place, array in enumerate(self.codes(arrays)):
-            self._interpreter.set_input(array, place)
-        _said(self._interpreter.invoke, self._content)
+        self._last = self.codes(arrays)
+        _said(lambda: _run(self._interpreter, self._last), self._content)
         found = {name: self._interpreter.get_output(place) for name, place in self._outputs.items()}
         return {name: _numbers(array, self._details[1][name]) for name, array in found.items()}
 
@@ -112,19 +113,22 @@ class MicroRuntime:
         return inputs, outputs
 
     def arena_bytes(self) -> int:
-        """Bytes of the smallest arena in which the file runs.
+        """Bytes of the smallest arena in which the file runs the last call.
 
         Raises:
-            RuntimeError: nothing was recorded.
+            RuntimeError: nothing was recorded, or it runs in no arena.
         """
         # While it plans it takes more than it records.
         low, step = self._recorded("total") // _ALIGNMENT - 1, 1
-        while not _runs_in(self._content, (low + step) * _ALIGNMENT):
+        while not runs_in(self._content, (low + step) * _ALIGNMENT, self._last):
             low, step = low + step, 2 * step
+            if low * _ALIGNMENT > _largest_arena(self._content):
+                raise RuntimeError(f"it does not run in {low * _ALIGNMENT:,} bytes")
         high = low + step
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if _runs_in(self._content, middle * _ALIGNMENT) else (middle, high)
+            is_enough = runs_in(self._content, middle * _ALIGNMENT, self._last)
+            low, high = (low, middle) if is_enough else (middle, high)
         return high * _ALIGNMENT
 
     def persistent_bytes(self) -> int:
@@ -143,6 +147,12 @@ class MicroRuntime:
         if match is None:
             raise RuntimeError("tflite-micro recorded no allocations")
         return int(match[1])
+
+
+def _run(interpreter: Interpreter, case: Sequence[np.ndarray]) -> None:
+    for place, array in enumerate(case):
+        interpreter.set_input(array, place)
+    interpreter.invoke()
 
 
 def _said(action: Callable[[], _Result], content: bytes) -> _Result:
@@ -168,14 +178,20 @@ def _failed(content: bytes, kind: str, number: int, reason: str) -> Node:
     raise RuntimeError(f"{kind}: {reason}")
 
 
-def _runs_in(content: bytes, arena_size: int) -> bool:
-    """Whether a file runs in an arena; tried in a process of its own, since the interpreter crashes in some."""
+def runs_in(content: bytes, arena_size: int, case: Sequence[np.ndarray]) -> bool:
+    """Whether a file runs in an arena; tried in a process of its own, since the interpreter crashes in some.
+
+    Args:
+        content: bytes of a .tflite file.
+        arena_size: int: bytes of its memory.
+        case: list of the input arrays, in the order of the graph and of its types.
+    """
     child = os.fork()
     if child:
         return os.waitpid(child, 0)[1] == 0
     status = 1
     try:
-        open_interpreter(content, arena_size).invoke()
+        _run(open_interpreter(content, arena_size), case)
         status = 0
     finally:
         os._exit(status)

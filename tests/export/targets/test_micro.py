@@ -74,8 +74,9 @@ def test_the_arena_is_the_smallest(bundle):
     path = pathlib.Path(bundle["int8"].directory) / "model.tflite"
     content, size = path.read_bytes(), bundle["int8"].target.signatures[0].figures["arena_bytes"]
     assert size == MicroRuntime(content).arena_bytes()
-    assert micro_interpreter._runs_in(content, size)
-    assert not micro_interpreter._runs_in(content, size - 32)
+    case = MicroRuntime(content).codes({"images": DATA[:1]})
+    assert micro_interpreter.runs_in(content, size, case)
+    assert not micro_interpreter.runs_in(content, size - 32, case)
 
 
 def test_the_report_and_the_manifest_say_what_was_measured(bundle):
