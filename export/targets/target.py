@@ -12,6 +12,8 @@ from keras_transformer.export.quantization.calibrated import FullInt8, Int8Stati
 from keras_transformer.export.runtime.libraries import Library
 
 if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT
+
     from keras_transformer.export.onnx.options import OnnxOptions
 
 Arrays = Mapping[str, np.ndarray]
@@ -119,6 +121,13 @@ class Target:
         Args:
             model: `ModelT` of a TFLite file, or `onnx_ir.Model` of an ONNX file.
             slots: number of the slots of the cache of a decoder in ONNX, or None.
+        """
+
+    def rewrite_integers(self, model: ModelT) -> None:
+        """Changes a model that was quantized with `FullInt8` in place, into the operators that the accelerator has.
+
+        Args:
+            model: `ModelT` of a TFLite file.
         """
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from keras_transformer.export.errors import TargetError
 from keras_transformer.export.quantization.calibrated import FullInt8
-from keras_transformer.export.runtime.libraries import TFLITE, Library
+from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.targets.microcontrollers.interpreter import TFLITE_MICRO, MicroRuntime
-from keras_transformer.export.targets.microcontrollers.operators import node_of, refused_nodes
+from keras_transformer.export.targets.microcontrollers.micro import MicroTarget
+from keras_transformer.export.targets.microcontrollers.operators import node_of
 from keras_transformer.export.targets.microcontrollers.sources import write_sources
-from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
-from keras_transformer.export.targets.tflite_rules import graph_of
+from keras_transformer.export.targets.target import Arrays, Measured, Node
 from keras_transformer.export.tflite.graph import graphs
-from keras_transformer.export.tflite.tree import indices, read, read_file
+from keras_transformer.export.tflite.tree import indices, read
 from keras_transformer.utils.errors import one_line
 from keras_transformer.version import install_command
 
@@ -40,7 +40,7 @@ _ARENA_NOTE = """: the memory of the NPU, as Vela plans it, and what the interpr
 
 
 @dataclasses.dataclass(frozen=True)
-class EthosU(Target):
+class EthosU(MicroTarget):
     """Arm's Ethos-U, whose files Vela compiles. See `Target`.
 
     The NPU has no simulator here. The file is run by tflite-micro before it is compiled; what of it the NPU runs, its cycles
@@ -63,14 +63,12 @@ class EthosU(Target):
     least_share: float | None = None
 
     name = "ethos-u"
-    format = TFLITE
     libraries = (VELA, TFLITE_MICRO)
     precisions = (FullInt8.mode,)
     # Kernels of the CPU round otherwise in every layer: see `micro`.
     tolerance = {FullInt8.mode: 0.1}
     compiled_suffix = ".ethos-u"
     setup = install_command("ethos-u")
-    stands_alone = True
     runs_compiled = False
 
     def __post_init__(self) -> None:
@@ -84,12 +82,6 @@ class EthosU(Target):
     @property
     def options(self) -> dict[str, object]:
         return {"accelerator": self.accelerator, "least_share": self.least_share}
-
-    def nodes(self, path: pathlib.Path, signature: str) -> int:
-        return len(graph_of(read_file(path), signature).subgraph.operators)
-
-    def check(self, path: pathlib.Path, signature: str) -> list[Node]:
-        return refused_nodes(path)
 
     def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
         content = path.read_bytes()

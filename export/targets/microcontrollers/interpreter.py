@@ -226,7 +226,7 @@ def _step(details: _Details) -> IntegerStep:
 def _codes(array: np.ndarray, details: _Details) -> np.ndarray:
     step = _step(details)
     codes = step.codes(array) if step.scale and step.dtype.kind in "iu" else array
-    return np.ascontiguousarray(codes, step.dtype)
+    return np.array(codes, step.dtype, order="C")
 
 
 def _numbers(array: np.ndarray, details: _Details) -> np.ndarray:

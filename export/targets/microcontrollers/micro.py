@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.quantization.calibrated import FullInt8
 from keras_transformer.export.runtime.libraries import TFLITE
@@ -16,6 +17,9 @@ from keras_transformer.export.targets.tflite_rules import graph_of
 from keras_transformer.export.tflite.tree import read, read_file, size_of
 from keras_transformer.version import install_command
 
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT
+
 _SUFFIX = ".micro"
 # Cases on which operators are run one by one.
 _CASES = 4
@@ -23,7 +27,30 @@ _ARENA_NOTE = """, as tflite-micro measured it on a computer, where pointers are
 // Kernels of vendors, such as CMSIS-NN and ESP-NN, may take more"""
 
 
-class Micro(Target):
+class MicroTarget(Target):
+    """A device that runs TensorFlow Lite for Microcontrollers, with an NPU or without. See `Target`."""
+
+    format = TFLITE
+    stands_alone = True
+
+    def rewrite(self, model: ModelT, slots: int | None = None) -> None:
+        from keras_transformer.export.targets.microcontrollers.rewrites import rewrite
+
+        rewrite(model)
+
+    def rewrite_integers(self, model: ModelT) -> None:
+        from keras_transformer.export.targets.microcontrollers.rewrites import rewrite_integers
+
+        rewrite_integers(model)
+
+    def nodes(self, path: pathlib.Path, signature: str) -> int:
+        return len(graph_of(read_file(path), signature).subgraph.operators)
+
+    def check(self, path: pathlib.Path, signature: str) -> list[Node]:
+        return refused_nodes(path)
+
+
+class Micro(MicroTarget):
     """TensorFlow Lite for Microcontrollers, run by the interpreter of tflite-micro. See `Target`.
 
     Beside the file the bundle has a folder with `model.cc`, the file as an array, and `model.h`: the operators to register,
@@ -31,20 +58,12 @@ class Micro(Target):
     """
 
     name = "micro"
-    format = TFLITE
     libraries = (TFLITE_MICRO,)
     precisions = (None, FullInt8.mode)
     # In integers the CPU's own kernels round otherwise in every layer; operators are compared one by one, bit for bit.
     tolerance = {None: 1e-4, FullInt8.mode: 0.1}
     compiled_suffix = _SUFFIX
     setup = install_command("micro")
-    stands_alone = True
-
-    def nodes(self, path: pathlib.Path, signature: str) -> int:
-        return len(graph_of(read_file(path), signature).subgraph.operators)
-
-    def check(self, path: pathlib.Path, signature: str) -> list[Node]:
-        return refused_nodes(path)
 
     def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
         is_array = path.suffix == _SUFFIX

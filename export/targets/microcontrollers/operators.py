@@ -27,10 +27,9 @@ Tanh Transpose TransposeConv UnidirectionalSequenceLSTM Unpack VarHandle While Z
 _METHODS = {name.upper(): name for name in _METHODS_TEXT.split()}
 _REMEDIES = {
     "CONV_3D": "use convolutions of two axes",
-    "GELU": "use activation='relu' or 'hard_silu'",
+    "GELU": "quantize with FullInt8, or use activation='relu' or 'hard_silu'",
     "ONE_HOT": "take one-hot rows as an input",
     "POW": "multiply, or use keras.ops.square and sqrt",
-    "REDUCE_ANY": "use keras.ops.max of integers",
     "REDUCE_PROD": "multiply slices",
     "SCATTER_ND": "use a mechanism that does not scatter",
     "SELECT": "use keras.ops.where of tensors of one rank",

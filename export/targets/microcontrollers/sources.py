@@ -119,7 +119,7 @@ def compacted(content: bytes) -> bytes:
             tensor.name, parameters = None, tensor.quantization
             if parameters is None or parameters.scale is None or parameters.zeroPoint is None:
                 continue
-            if graph.type(index) == "INT32":
+            if graph.type(index) == "INT32" and graph.is_constant(index):
                 tensor.quantization = None
             elif len(set(parameters.zeroPoint)) == 1:
                 parameters.zeroPoint = parameters.zeroPoint[:1]

@@ -62,6 +62,8 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     before = read(content)
     model.metadata, model.description = None, before.description
     _copy_metadata(before, model)
+    if spec.target is not None:
+        spec.target.rewrite_integers(model)
     write_file(model, path)
     check_scales(read_file(path), ranges)
 

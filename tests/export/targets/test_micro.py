@@ -218,7 +218,7 @@ def test_a_planted_step_is_found(bundle, monkeypatch):
 def test_what_is_refused_is_named_with_its_layer(tmp_path):
     x = keras.Input((4,), name="x")
     model = keras.Model(x, layers.Dense(3, name="scores")(layers.Dense(4, activation="gelu", name="hidden")(x)))
-    with pytest.raises(TargetError, match=r"1 GELU of 'hidden': operation not supported; use activation='relu'"):
+    with pytest.raises(TargetError, match=r"1 GELU of 'hidden': operation not supported; quantize with FullInt8"):
         export(model, tmp_path / "bundle", progress=False, options=ExportOptions(target="micro"))
     assert list(tmp_path.iterdir()) == []
 
