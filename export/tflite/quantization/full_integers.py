@@ -129,7 +129,22 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
     if names:
         raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
     found = {key: observer.range(method) for key, observer in observers.items()}
-    return {key: (least, largest) if largest > least else _ZEROS for key, (least, largest) in found.items()}
+    ranges = {key: (least, largest) if largest > least else _ZEROS for key, (least, largest) in found.items()}
+    _join_states(model, ranges)
+    return ranges
+
+
+def _join_states(model: ModelT, ranges: Ranges) -> None:
+    """Gives an input and the output of its name, a state that the next call takes, the range of both."""
+    for signature in model.signatureDefs:
+        outputs = {each.name.decode().removesuffix("_output"): int(each.tensorIndex) for each in signature.outputs}
+        for each in signature.inputs:
+            places = (int(each.tensorIndex), outputs.get(each.name.decode(), -1))
+            keys = [(int(signature.subgraphIndex), place) for place in places]
+            if all(key in ranges for key in keys):
+                # The first state may be the only one in the data.
+                least, largest = zip(*([ranges[key] for key in keys if ranges[key] != _ZEROS] or [_ZEROS]), strict=True)
+                ranges |= dict.fromkeys(keys, (min(least), max(largest)))
 
 
 def _computed(graph: Graph) -> Iterator[int]:

@@ -115,6 +115,33 @@ def test_the_header_has_the_operators_the_scales_and_the_arena(bundle):
     assert re.findall(r"resolver\.(\w+)\(", text) == methods
 
 
+def test_a_state_is_taken_as_it_was_returned(tmp_path):
+    """Both ends have the same codes, and a stream stays near that of Keras."""
+    keras.utils.set_random_seed(0)
+    frame = keras.Input(batch_shape=(1, 1, 10), name="frame")
+    memory = layers.GRU(8, stateful=True, unroll=True, name="memory")
+    model = keras.Model(frame, layers.Dense(3, name="words")(memory(frame)))
+    frames = np.random.default_rng(1).normal(size=(128, 1, 10)).astype("float32")
+    states = []
+    for each in frames:
+        states.append(np.array(memory.states[0])[0])
+        model.predict_on_batch(each[None])
+    mode = FullInt8({"frame": frames, "state": np.array(states)}, input_type="int8", output_type="int8")
+    export(model, tmp_path / "stream", quantize=mode, progress=False, options=ExportOptions(target="micro"))
+    micro = MicroRuntime((tmp_path / "stream/model.tflite").read_bytes())
+    inputs, outputs = micro.ends
+    assert inputs["state"] == outputs["state"]
+    state, scores, expected = np.zeros((1, 8), "float32"), [], []
+    memory.reset_states()
+    for each in np.random.default_rng(2).normal(size=(20, 1, 10)).astype("float32"):
+        found = micro({"frame": each[None], "state": state})
+        state = found["state"]
+        scores.append(found["words"])
+        expected.append(model.predict_on_batch(each[None]))
+    assert (state < -4 * outputs["state"].scale).any()
+    assert np.abs(np.array(scores) - expected).max() < 0.1 * np.abs(expected).max()
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.mark.parametrize(
     "program", ["esp32/main/main.cc", "arduino/run_model/run_model.ino", "zephyr/src/main.cpp", None]

@@ -31,6 +31,9 @@ class MicroModel {
       case kTfLiteInt8:
         tensor->data.int8[index] = static_cast<std::int8_t>(Code(number, end, -128, 127));
         break;
+      case kTfLiteInt16:
+        tensor->data.i16[index] = static_cast<std::int16_t>(Code(number, end, -32768, 32767));
+        break;
       case kTfLiteUInt8:
         tensor->data.uint8[index] = static_cast<std::uint8_t>(Code(number, end, 0, 255));
         break;
@@ -51,6 +54,8 @@ class MicroModel {
     switch (tensor->type) {
       case kTfLiteInt8:
         return static_cast<float>(tensor->data.int8[index] - end.zero_point) * end.scale;
+      case kTfLiteInt16:
+        return static_cast<float>(tensor->data.i16[index] - end.zero_point) * end.scale;
       case kTfLiteUInt8:
         return static_cast<float>(tensor->data.uint8[index] - end.zero_point) * end.scale;
       case kTfLiteInt32:
@@ -58,6 +63,11 @@ class MicroModel {
       default:
         return tensor->data.f[index];
     }
+  }
+
+  // Hands an output of the last call to an input of the next one: a state.
+  void Carry(int output, int input) {
+    for (std::size_t index = 0; index < model::kInputs[input].count; ++index) Set(input, index, Get(output, index));
   }
 
   // The place of the largest number of an output: the class of a classifier.

@@ -4,10 +4,11 @@
 #include <cstdint>
 
 enum TfLiteStatus { kTfLiteOk, kTfLiteError };
-enum TfLiteType { kTfLiteNoType, kTfLiteFloat32, kTfLiteInt32, kTfLiteUInt8, kTfLiteInt8 };
+enum TfLiteType { kTfLiteNoType, kTfLiteFloat32, kTfLiteInt32, kTfLiteUInt8, kTfLiteInt16, kTfLiteInt8 };
 union TfLitePtrUnion {
   float* f;
   std::int32_t* i32;
+  std::int16_t* i16;
   std::uint8_t* uint8;
   std::int8_t* int8;
 };
