@@ -16,6 +16,8 @@ def constant(name):
 
 
 PLOTS = ["matplotlib>=3.8"]
+ETHOS_U = ["ethos-u-vela>=5.2,<6"]
+MICRO = ["tflite-micro>=0.dev20261001"]  # It has development releases only.
 CHAT = ["jinja2>=3.1.6,<4"]
 GRAMMAR = ["llguidance>=1.8,<2"]
 GGUF = ["gguf>=0.17,<0.20"]
@@ -99,6 +101,8 @@ setup(
         "qnn": ["onnxruntime-qnn>=2.7,<3"],
         "openvino": ["openvino>=2026.4"],
         "coreml": ["coremltools>=9,<10"],
+        "micro": MICRO,
+        "ethos-u": [*MICRO, *ETHOS_U],
         "strings": ["onnxruntime-extensions>=0.15,<1"],
         "mediapipe": ["mediapipe>=1.2.2,<2"],
         "test": [
@@ -111,6 +115,8 @@ setup(
             *GRPC,
             *VISION,
             *AUDIO,
+            *MICRO,
+            *ETHOS_U,
             "pytest>=8,<9.2",  # From 9.2 on pytest-xdist 3.8 does not see groups.
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.6",

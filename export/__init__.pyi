@@ -172,6 +172,9 @@ from .serving.server import (
 from .spec.language.spec import (
     GenerationOptions as GenerationOptions,
 )
+from .targets.microcontrollers.ethos_u import (
+    EthosU as EthosU,
+)
 from .text.files.bytes_to_outputs import (
     write_text_tflite as write_text_tflite,
 )

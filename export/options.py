@@ -21,6 +21,7 @@ from keras_transformer.utils.types import Path
 if TYPE_CHECKING:
     from keras_transformer.export.spec.language.spec import GenerationOptions
     from keras_transformer.export.spec.method_signatures import Method
+    from keras_transformer.export.targets.target import Target
 
 _Record = TypeVar("_Record")
 # Data and objects, which a file of options does not contain.
@@ -64,10 +65,12 @@ class ExportOptions:
             and TFLite files. "description" is a str, "class_names" a list of str, "inputs" a dict of input name to a dict
             of "description", "range", "mean" and "std" (the model takes `(value - mean) / std`); other keys are free.
         onnx: `OnnxOptions`: opset, and what the optimizer may use; None for files that every supported ONNX Runtime takes.
-        target: a key of `TARGETS`, `"litert-gpu"`, `"xnnpack"`, `"qnn"`, `"openvino"`, `"coreml"` or `"webgpu"`: one file
-            in the accelerator's format, of the fixed shapes of `static` (batch 1 unless given) and of the operators that
-            it has. Where the accelerator's library is installed the file is run on it, or on its simulator, and compared
-            with the CPU; `report.target` says what was taken, what falls back, and what was not run.
+        target: a key of `TARGETS`, `"litert-gpu"`, `"xnnpack"`, `"qnn"`, `"openvino"`, `"coreml"`, `"webgpu"`, or, for
+            microcontrollers, `"micro"`, `"ethos-u"` or `"edgetpu"`; or a `Target` with options, such as
+            `EthosU("ethos-u85-256", least_share=0.95)`: one file in the accelerator's format, of the fixed shapes of
+            `static` (batch 1 unless given) and of the operators that it has. Where the accelerator's library is installed
+            the file is run on it, or on its simulator, and compared with the CPU; `report.target` says what was taken, what
+            falls back, and what was not run.
 
     Raises:
         OptionsError: an option is not of its type.
@@ -97,7 +100,7 @@ class ExportOptions:
     # Files.
     metadata: dict[str, Any] | None = None
     onnx: OnnxOptions | None = None
-    target: str | None = None
+    target: str | Target | None = None
 
     def __post_init__(self) -> None:
         number = self.tolerance

@@ -18,7 +18,7 @@ from keras_transformer.export.quantization.options import PRECISIONS, Quantizati
 from keras_transformer.export.quantization.precisions import Mode, Modes, precisions_of
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.targets import get_target
-from keras_transformer.export.targets.fixed_shapes import check_precisions, check_sizes, target_formats
+from keras_transformer.export.targets.fixed_shapes import check_libraries, check_precisions, check_sizes, target_formats
 from keras_transformer.utils.types import Arrays, Path
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def request_of(
     if options.evaluation is not None and not any(precisions):
         raise QuantizationError("evaluation measures quantization", Remedy.QUANTIZE)
     if target:
+        check_libraries(target)
         check_precisions(target, precisions)
         if not generates(model, options):
             check_sizes(target, model, options)

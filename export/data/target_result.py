@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from keras_transformer.utils.types import JsonObject
 
@@ -47,6 +48,7 @@ class SignatureResult:
         difference: largest difference of an output from the same file on the CPU, as a share of its scale; None where the
             accelerator was not run.
         fallbacks: tuple of `Fallback`: as the accelerator reports, or, where it was not run, as the static rules find.
+        figures: dict of what else was measured, such as the bytes of memory: numbers by name.
     """
 
     name: str
@@ -54,6 +56,18 @@ class SignatureResult:
     taken: int | None = None
     difference: float | None = None
     fallbacks: tuple[Fallback, ...] = ()
+    figures: Mapping[str, int | float] = dataclasses.field(default_factory=dict[str, int | float])
+
+    @property
+    def measured(self) -> str:
+        """The figures as text.
+
+        Example:
+
+        >>> SignatureResult("serve", 9, figures={"arena_bytes": 24208, "cycles": 89738}).measured
+        'arena 24.2 kB, cycles 89,738'
+        """
+        return ", ".join(_figure(*each) for each in self.figures.items())
 
     @classmethod
     def from_dict(cls, record: JsonObject) -> SignatureResult:
@@ -62,6 +76,13 @@ class SignatureResult:
             dataclasses.replace(Fallback(**each), layers=tuple(each["layers"])) for each in record["fallbacks"]
         )
         return dataclasses.replace(cls(**record), fallbacks=tuple(fallbacks))
+
+
+def _figure(name: str, number: float) -> str:
+    """A figure as text; bytes are kilobytes."""
+    is_size = name.endswith("_bytes")
+    text = f"{number / 1000:,.1f} kB" if is_size else f"{number:,.3g}" if isinstance(number, float) else f"{number:,}"
+    return f"{name.removesuffix('_bytes').replace('_', ' ')} {text}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +135,7 @@ class TargetResult:
                 far = "" if each.difference is None else f", {each.difference:.1e} of the scale from the CPU"
                 taken = f"{each.taken} of {each.nodes} nodes of '{each.name}' taken"
                 lines.append(f"{self.target}: {taken}{far} (run by {self.simulator})")
+            lines += [f"  {each.measured}"] if each.figures else []
             lines += [f"  {fallback}" for fallback in each.fallbacks]
         lines += [f"  compiled: {', '.join(self.compiled)}"] if self.compiled else []
         return "\n".join(lines)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.errors import TargetError
+from keras_transformer.export.errors import MissingLibraryError, TargetError
 from keras_transformer.export.formats import DEFAULT_FORMATS, check_formats, formats_with
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
@@ -91,6 +91,20 @@ def check_precisions(target: Target, precisions: Iterable[Quantization | None]) 
             raise TargetError(target.name, f"it does not run quantize={mode!r}; it runs {valid}")
 
 
+def check_libraries(target: Target) -> None:
+    """Refuses a target that stands alone where its libraries are not installed.
+
+    Args:
+        target: `Target`.
+
+    Raises:
+        MissingLibraryError: names the library, and the extra that brings it.
+    """
+    missing = next((each for each in target.libraries if not each.is_installed), None)
+    if target.stands_alone and missing is not None:
+        raise MissingLibraryError(f"target '{target.name}'", missing.distribution, target.name)
+
+
 def check_sizes(target: Target, model: keras.Model, options: ExportOptions) -> None:
     """Refuses an export whose sizes are not all known, before anything is computed.
 
@@ -160,6 +174,11 @@ def fixed_language_spec(spec: ExportSpec, target: Target, slots: int) -> ExportS
 
 
 def _only(spec: ExportSpec, target: Target, signatures: Mapping[str, Signature]) -> ExportSpec:
+    if target.stands_alone and len(signatures) > 1:
+        named = ", ".join(map(repr, signatures))
+        raise TargetError(
+            target.name, f"a file has one signature there, not {named}: pass one dict of sizes, or generation=False"
+        )
     changed = {
         key: dataclasses.replace(each, formats=(target.format,), general=None) for key, each in signatures.items()
     }

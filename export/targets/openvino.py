@@ -13,7 +13,7 @@ from keras_transformer.export.openvino.library import DEVICE, OPENVINO
 from keras_transformer.export.targets.onnx_rules import load_graph, onnx_problems
 from keras_transformer.export.targets.onnx_target import OnnxTarget
 from keras_transformer.export.targets.qnn import OPERATORS
-from keras_transformer.export.targets.target import Arrays, Measured, Node
+from keras_transformer.export.targets.target import STATIC, Arrays, Measured, Node
 from keras_transformer.version import install_command
 
 _MOST_RANK = 8
@@ -41,8 +41,8 @@ class OpenVINO(OnnxTarget):
 
     name = "openvino"
     libraries = (OPENVINO,)
-    precisions = (None, "int8_static")
-    tolerance = {None: 1e-4, "int8_static": 0.2}
+    precisions = (None, *STATIC)
+    tolerance = {None: 1e-4, **dict.fromkeys(STATIC, 0.2)}
     setup = install_command("openvino")
 
     def check(self, path: pathlib.Path, signature: str) -> list[Node]:

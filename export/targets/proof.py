@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.data.target_result import Fallback, SignatureResult, TargetResult
-from keras_transformer.export.errors import ParityError
+from keras_transformer.export.errors import ParityError, TargetError
 from keras_transformer.export.targets.target import Node, Target
 from keras_transformer.utils.errors import one_line
 
@@ -39,13 +39,19 @@ def prove(target: Target, directory: pathlib.Path, manifest: Manifest, spec: Exp
 
     Raises:
         ParityError: an output on the accelerator differs by more than the target's tolerance from the CPU's.
+        TargetError: a target that stands alone refuses a node or does not run the file, or one takes less than its least
+            share; names the nodes and their layers.
     """
     files = {key: directory / path for key, path in manifest.artifact(target.format).signatures.items()}
     checked = {key: target.check(path, key) for key, path in files.items()}
+    if target.stands_alone:
+        _check_alone(target, [node for each in checked.values() for node in each], None, spec)
     counts = {key: target.nodes(path, key) for key, path in files.items()}
     missing = target.missing_library()
     found: dict[str, Any] = {"missing": missing} if missing else _simulated(target, directory, manifest, files, spec)
     reason = found.get("missing") or found.get("error")
+    if target.stands_alone:
+        _check_alone(target, [Node(*found["node"])] if "node" in found else [], reason, spec)
     if reason:
         signatures = [
             SignatureResult(key, counts[key], fallbacks=_fallbacks(each, spec.locate)) for key, each in checked.items()
@@ -54,9 +60,26 @@ def prove(target: Target, directory: pathlib.Path, manifest: Manifest, spec: Exp
     signatures = []
     for key, each in found["signatures"].items():
         refused = _refused(checked[key], each["refused"]) if each["taken"] < each["nodes"] else []
-        fallbacks = _fallbacks(refused, spec.locate)
-        signatures.append(SignatureResult(key, each["nodes"], each["taken"], found["differences"][key], fallbacks))
+        fallbacks = _fallbacks([*refused, *(Node(*node) for node in each["left"])], spec.locate)
+        difference, figures = found["differences"][key], each["figures"]
+        signatures.append(SignatureResult(key, each["nodes"], each["taken"], difference, fallbacks, figures))
+        _check_share(target, signatures[-1])
     return TargetResult(target.name, tuple(signatures), target.simulator, compiled=tuple(found["compiled"]))
+
+
+def _check_alone(target: Target, nodes: list[Node], reason: str | None, spec: ExportSpec) -> None:
+    """Refuses a file that has such nodes, or does not run for a reason."""
+    named = "; ".join(map(str, _fallbacks(nodes, spec.locate)))
+    if named or reason:
+        raise TargetError(target.name, f"it does not run {named}" if named else f"it does not run the file: {reason}")
+
+
+def _check_share(target: Target, result: SignatureResult) -> None:
+    """Refuses a signature of which a target takes less than its least share."""
+    if target.least_share is not None and (result.taken or 0) < target.least_share * result.nodes:
+        named = "; ".join(map(str, result.fallbacks))
+        taken = f"{result.taken} of {result.nodes} nodes"
+        raise TargetError(target.name, f"it runs {taken}, less than least_share={target.least_share}: {named}")
 
 
 def _fallbacks(nodes: Iterable[Node], locate: Locate) -> tuple[Fallback, ...]:
@@ -89,7 +112,8 @@ def _simulated(
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         job = {key: [str(path.resolve()), len(cases[key])] for key, path in files.items()}
-        text = json.dumps({"target": target.name, "precision": mode, "signatures": job})
+        task = {"target": target.name, "options": target.options, "precision": mode, "signatures": job}
+        text = json.dumps(task)
         (folder / "job.json").write_text(text, encoding="utf-8")
         inputs: dict[str, Any] = {
             f"{key}/{number}/{name}": array

@@ -14,7 +14,7 @@ import numpy as np
 from keras_transformer.export.runtime.libraries import ONNX_RUNTIME, Library
 from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
 from keras_transformer.export.targets.onnx_target import OnnxTarget
-from keras_transformer.export.targets.target import Arrays, Measured, NoAcceleratorError, Node
+from keras_transformer.export.targets.target import STATIC, Arrays, Measured, NoAcceleratorError, Node
 from keras_transformer.utils.captured_stderr import captured_stderr
 from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.version import install_command
@@ -51,8 +51,8 @@ class QNN(OnnxTarget):
 
     name = "qnn"
     libraries = (ONNX_RUNTIME, Library("onnxruntime_qnn", "onnxruntime-qnn"))
-    precisions = (None, "int8_static")
-    tolerance = {None: 2e-2, "int8_static": 0.2}
+    precisions = (None, *STATIC)
+    tolerance = {None: 2e-2, **dict.fromkeys(STATIC, 0.2)}
     compiled_suffix = ".qnn.onnx"
     quantizes_results = True
     setup = f"{install_command('qnn')} (Qualcomm's license)"

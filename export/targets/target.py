@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from keras_transformer.export.quantization.calibrated import FullInt8, Int8Static
 from keras_transformer.export.runtime.libraries import Library
 
 if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT
+
     from keras_transformer.export.onnx.options import OnnxOptions
 
 Arrays = Mapping[str, np.ndarray]
+# The modes whose activations are integers of ranges that were measured.
+STATIC = (Int8Static.mode, FullInt8.mode)
 
 
 class Node(NamedTuple):
@@ -40,22 +45,38 @@ class Measured(NamedTuple):
         taken: how many of them it ran.
         outputs: list of dicts of output arrays, one for each dict of inputs.
         refused: dict of operator to the reason for which the accelerator refused it.
+        left: tuple of `Node`: those that it does not run, where it names them.
+        figures: dict of what else was measured: numbers by name, those of bytes with a name that ends in "_bytes".
     """
 
     nodes: int
     taken: int
     outputs: list[dict[str, np.ndarray]]
     refused: dict[str, str]
+    left: tuple[Node, ...] = ()
+    figures: Mapping[str, int | float] = {}
 
 
 class NoAcceleratorError(Exception):
     """The accelerator's library is installed, but finds no accelerator and no simulator."""
 
 
+class RefusedNodeError(Exception):
+    """A node does not run where nothing else would run it.
+
+    Args:
+        node: `Node`.
+    """
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(f"{node.op} '{node.name}': {node.reason}")
+        self.node = node
+
+
 class Target:
     """An accelerator: what its files must be, and how a file is checked and run.
 
-    Subclasses are stateless, and import libraries in their methods only.
+    Subclasses have no state but their options, and import libraries in their methods only.
 
     Attributes:
         name: key of `TARGETS`.
@@ -66,6 +87,10 @@ class Target:
         compiled_suffix: end of the names of files that the accelerator's compiler makes, or "".
         setup: what to do where a library is missing, in one sentence.
         quantizes_results: whether it multiplies integers only where the product becomes integers too.
+        stands_alone: whether nothing runs there but its runtime. A file has one signature then, the libraries are needed,
+            and a node that is refused is an error.
+        runs_compiled: whether the libraries run what the compiler made, too, which takes whole files then.
+        least_share: the share of the nodes that it must take, or None.
     """
 
     name: str
@@ -76,6 +101,14 @@ class Target:
     compiled_suffix: str = ""
     setup: str = ""
     quantizes_results: bool = False
+    stands_alone: bool = False
+    runs_compiled: bool = True
+    least_share: float | None = None
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The arguments of the class."""
+        return {}
 
     @property
     def onnx(self) -> OnnxOptions | None:
@@ -88,6 +121,13 @@ class Target:
         Args:
             model: `ModelT` of a TFLite file, or `onnx_ir.Model` of an ONNX file.
             slots: number of the slots of the cache of a decoder in ONNX, or None.
+        """
+
+    def rewrite_integers(self, model: ModelT) -> None:
+        """Changes a model that was quantized with `FullInt8` in place, into the operators that the accelerator has.
+
+        Args:
+            model: `ModelT` of a TFLite file.
         """
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:

@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.targets import get_target
-from keras_transformer.export.targets.target import Measured, NoAcceleratorError, Target
+from keras_transformer.export.targets import TARGETS
+from keras_transformer.export.targets.target import Measured, NoAcceleratorError, RefusedNodeError, Target
 from keras_transformer.utils.errors import library_exceptions, one_line
+
+# What the result says of a signature.
+_RESULTS = ("nodes", "taken", "refused", "left", "figures")
 
 
 def main(job: str) -> int:
-    """Runs a job: a JSON file with "target", "precision", and "signatures", a dict of name to path of the file and number of
-    cases; inputs are in `inputs.npz` beside it. Writes `outputs.npz` and `result.json`."""
+    """Runs a job: a JSON file with "target", its "options", "precision", and "signatures", a dict of name to path of the
+    file and number of cases; inputs are in `inputs.npz` beside it. Writes `outputs.npz` and `result.json`."""
     folder = pathlib.Path(job).parent
     task = json.loads(pathlib.Path(job).read_text(encoding="utf-8"))
-    target = get_target(task["target"])
+    target = TARGETS[task["target"]](**task["options"])
     outputs: dict[str, Any] = {}
     found: dict[str, Any] = {}
     try:
@@ -31,8 +34,9 @@ def main(job: str) -> int:
             for name, (path, count) in task["signatures"].items():
                 cases = [_part(arrays, f"{name}/{number}/") for number in range(count)]
                 measured = target.run(pathlib.Path(path), name, cases, task["precision"])
-                found[name] = {"nodes": measured.nodes, "taken": measured.taken, "refused": measured.refused}
-                if measured.taken == measured.nodes and target.compiled_suffix:
+                found[name] = {key: getattr(measured, key) for key in _RESULTS}
+                is_taken = measured.taken == measured.nodes or not target.runs_compiled
+                if is_taken and target.compiled_suffix:
                     given = (pathlib.Path(path), name, cases, task["precision"])
                     found[name]["compiled"] = _compiled(target, given, measured, folder)
                 for number, each in enumerate(measured.outputs):
@@ -40,6 +44,8 @@ def main(job: str) -> int:
         result: dict[str, Any] = {"signatures": found}
     except (NoAcceleratorError, ImportError) as error:
         result = {"missing": one_line(error)}
+    except RefusedNodeError as error:
+        result = {"node": error.node}
     except library_exceptions(ExportError) as error:
         result = {"error": f"{type(error).__name__}: {one_line(error)}"}
     np.savez(folder / "outputs.npz", **outputs)
@@ -58,6 +64,8 @@ def _compiled(
     compiled = folder / f"{path.stem}{target.compiled_suffix}"
     if not target.compile(path, signature, compiled, precision):
         return None
+    if not target.runs_compiled:
+        return compiled.name
     again = target.run(compiled, signature, cases, precision).outputs
     equal = [
         np.array_equal(one[key], other[key]) for one, other in zip(measured.outputs, again, strict=True) for key in one

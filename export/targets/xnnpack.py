@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from keras_transformer.export.runtime.libraries import LITERT, TFLITE
-from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
+from keras_transformer.export.targets.target import STATIC, Arrays, Measured, Node, Target
 from keras_transformer.export.targets.tflite_rules import graph_of
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, read_file
@@ -22,7 +22,7 @@ class XNNPACK(Target):
     name = "xnnpack"
     format = TFLITE
     libraries = (LITERT,)
-    precisions = (None, "fp16", "int8", "int8_static", "weight_int8", "weight_int4")
+    precisions = (None, "fp16", "int8", *STATIC, "weight_int8", "weight_int4")
     tolerance = dict.fromkeys((None, *precisions), 1e-4)
     setup = "pip install ai-edge-litert"
 

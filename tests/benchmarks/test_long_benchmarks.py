@@ -50,6 +50,10 @@ COMMANDS = {
         ["full_int8", *TURNS, "--networks", "small CNN"],
         {"network", "format", "file", "accuracy", "lost", "bytes", "of_float"},
     ),
+    "micro": Command(
+        ["micro", "--networks", "keyword spotter"],
+        {"network", "float", "int8", "lost", "bytes", "array", "arena", "equal", "npu", "cycles", "milliseconds"},
+    ),
     "train_step": Command(
         ["train_step", *TURNS, "--networks", "encoder", "--modes", "plain", "--batch-size", "2"],
         {"ours_ms", "peer_ms", "ratio"},
@@ -182,6 +186,13 @@ def test_our_files_of_integers_are_as_small_as_those_of_others(reports):
         whole, ours = (sizes[format, file] for file in ("float32", "ours, mse"))
         assert 0.25 < ours / whole < 0.32
         assert ours <= sizes[format, peer]
+
+
+def test_a_keyword_spotter_is_whole_in_integers(reports):
+    (row,) = reports["micro"][1]["rows"]
+    assert row["equal"] == row["npu"] == "12 of 12"
+    assert 22_000 < row["arena"] < 28_000  # The largest layer, its input and its output: 2 x 8,000 bytes.
+    assert row["array"] < 0.7 * row["bytes"]
 
 
 def test_scores_on_an_accelerator_are_of_the_same_rows(reports):

@@ -6,6 +6,7 @@ kernels, which of their tensors share a scale, and which have a fixed one. What 
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -61,6 +62,8 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     before = read(content)
     model.metadata, model.description = None, before.description
     _copy_metadata(before, model)
+    if spec.target is not None:
+        spec.target.rewrite_integers(model)
     write_file(model, path)
     check_scales(read_file(path), ranges)
 
@@ -120,11 +123,28 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
         names.discard(name)
         graph = Graph(model, model.subgraphs[number])
         for index in _computed(graph):
-            observers.setdefault((number, index), RangeObserver()).add(interpreter.get_tensor(index, number))
+            with contextlib.suppress(ValueError):  # It keeps no value of some results of loops.
+                values = interpreter.get_tensor(index, number)
+                observers.setdefault((number, index), RangeObserver()).add(values)
     if names:
         raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
     found = {key: observer.range(method) for key, observer in observers.items()}
-    return {key: (least, largest) if largest > least else _ZEROS for key, (least, largest) in found.items()}
+    ranges = {key: (least, largest) if largest > least else _ZEROS for key, (least, largest) in found.items()}
+    _join_states(model, ranges)
+    return ranges
+
+
+def _join_states(model: ModelT, ranges: Ranges) -> None:
+    """Gives an input and the output of its name, a state that the next call takes, the range of both."""
+    for signature in model.signatureDefs:
+        outputs = {each.name.decode().removesuffix("_output"): int(each.tensorIndex) for each in signature.outputs}
+        for each in signature.inputs:
+            places = (int(each.tensorIndex), outputs.get(each.name.decode(), -1))
+            keys = [(int(signature.subgraphIndex), place) for place in places]
+            if all(key in ranges for key in keys):
+                # The first state may be the only one in the data.
+                least, largest = zip(*([ranges[key] for key in keys if ranges[key] != _ZEROS] or [_ZEROS]), strict=True)
+                ranges |= dict.fromkeys(keys, (min(least), max(largest)))
 
 
 def _computed(graph: Graph) -> Iterator[int]:

@@ -8,6 +8,7 @@ from tflite_graphs import Built, cache_update
 
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.targets.browser import placements
+from keras_transformer.export.targets.microcontrollers.edge_tpu import edge_tpu_problems
 from keras_transformer.export.targets.onnx_rules import onnx_problems
 from keras_transformer.export.targets.qnn import OPERATORS, unquantized_results
 from keras_transformer.export.targets.tflite_rules import gpu_problems
@@ -139,6 +140,77 @@ def test_the_gpu_delegate_takes_a_sound_graph():
 def test_the_gpu_delegate_has_no_scatter_and_no_broadcast():
     found = [(each.op, each.reason) for each in gpu_problems(cache_update().graph)]
     assert found == [(op, "operation not supported") for op in ("BROADCAST_TO", "SCATTER_ND", "SCATTER_ND")]
+
+
+def pooled(activation=0, kind="INT8", batch=1):
+    built = Built(x=(kind, (batch, 4, 4, 2)))
+    options = {"filterWidth": 2, "filterHeight": 2, "strideW": 2, "strideH": 2, "fusedActivationFunction": activation}
+    return built.finish(y=built.add("MAX_POOL_2D", ("x",), kind, (batch, 2, 2, 2), "Pool2D", **options))
+
+
+def reduced(axis):
+    built = Built(x=("INT8", (1, 4, 2)))
+    return built.finish(
+        y=built.add("MEAN", ("x", built.constant(np.array([axis], "int32"))), "INT8", (1, 2), "Reducer")
+    )
+
+
+def sliced(step):
+    built = Built(x=("INT8", (1, 4)))
+    bounds = [built.constant(np.array(each, "int32")) for each in ([0, 0], [1, 4], [1, step])]
+    return built.finish(y=built.add("STRIDED_SLICE", ("x", *bounds), "INT8", (1, 4 // step), "StridedSlice"))
+
+
+def widened(sides):
+    built = Built(x=("INT8", (1, 2, 2)))
+    shape = [size + sum(each) for size, each in zip((1, 2, 2), sides, strict=True)]
+    return built.finish(y=built.add("PAD", ("x", built.constant(np.array(sides, "int32"))), "INT8", shape, "Pad"))
+
+
+def probabilities(count):
+    built = Built(x=("INT8", (1, count)))
+    return built.finish(y=built.add("SOFTMAX", ("x",), "INT8", (1, count), "Softmax"))
+
+
+def plain(kind, op="NEG"):
+    built = Built(x=(kind, (1, 4)))
+    return built.finish(y=built.add(op, ("x",), kind, (1, 4)))
+
+
+@pytest.mark.parametrize(
+    ("built", "op", "reason"),
+    [
+        (plain("INT8"), "NEG", "operation not supported"),
+        (plain("FLOAT32", "TANH"), "TANH", "type float32"),
+        (pooled(activation=1), "MAX_POOL_2D", "a fused activation"),
+        (pooled(batch=2), "MAX_POOL_2D", "tensors of more than three axes above 1"),
+        (reduced(0), "MEAN", "reduction of the batch"),
+        (reduced(-3), "MEAN", "reduction of the batch"),
+        (sliced(2), "STRIDED_SLICE", "slices with steps or new axes"),
+        (widened([[0, 1], [0, 0], [0, 0]]), "PAD", "padding of the batch"),
+        (probabilities(16_001), "SOFTMAX", "softmax of more than 16,000 numbers"),
+        (dynamic(), "ADD", "dynamic shapes"),
+    ],
+)
+def test_the_edge_tpu_refuses(built, op, reason):
+    (found,) = edge_tpu_problems(built.graph)
+    assert (found.op, found.reason) == (op, reason)
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        pooled(),
+        pooled(kind="UINT8"),
+        plain("INT8", "TANH"),
+        reduced(1),
+        sliced(1),
+        widened([[0, 0], [1, 0], [0, 1]]),
+        probabilities(16_000),
+    ],
+)
+def test_the_edge_tpu_takes_integers(built):
+    assert list(edge_tpu_problems(built.graph)) == []
 
 
 def onnx_graph(*nodes, shape=(1, 4)):

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.export import ExportOptions, ParityError, TargetError, UnknownTargetError, export
+from keras_transformer.export import ExportOptions, FullInt8, ParityError, TargetError, UnknownTargetError, export
 from keras_transformer.export.commands.main import main
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
@@ -16,7 +16,7 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.target_result import Fallback, SignatureResult, TargetResult
 from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.targets import TARGETS, get_target, proof
-from keras_transformer.export.targets.fixed_shapes import fixed_spec, with_defaults
+from keras_transformer.export.targets.fixed_shapes import check_precisions, fixed_spec, with_defaults
 from keras_transformer.export.targets.litert_gpu import refused
 from keras_transformer.export.targets.target import Node, Target
 
@@ -61,6 +61,14 @@ def test_the_command_names_the_targets(tmp_path, capsys):
     words = ["export", str(tmp_path / "model.keras"), "--out", str(tmp_path / "out"), "--target", "npu"]
     assert main(words) == 1
     assert f"unknown target 'npu'; valid: {', '.join(TARGETS)}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["xnnpack", "qnn", "openvino"])
+def test_targets_of_integers_take_integers_throughout(name):
+    integers = FullInt8([{"x": [[1.0]]}])
+    check_precisions(get_target(name), [integers])
+    with pytest.raises(TargetError, match="does not run quantize='full_int8'; it runs 'float32', 'fp16'"):
+        check_precisions(get_target("litert-gpu"), [integers])
 
 
 def test_sizes_have_a_batch_of_1_by_default():
@@ -172,7 +180,8 @@ def test_without_a_device_nothing_is_claimed(spec, monkeypatch):
 
 
 def worked(taken, **refused_nodes):
-    return {"signatures": {"serve": {"nodes": 3, "taken": taken, "refused": refused_nodes}}}
+    found = {"nodes": 3, "taken": taken, "refused": refused_nodes, "left": [], "figures": {}}
+    return {"signatures": {"serve": found}}
 
 
 def test_the_accelerator_has_the_last_word(spec, monkeypatch):
@@ -197,3 +206,21 @@ def test_a_larger_tolerance_of_the_export_counts(spec, monkeypatch):
     outputs = {"serve/0/y": np.array([1.0, -4.1], "float32")}
     found = proven(dataclasses.replace(spec, tolerance=0.05), monkeypatch, worked(3), outputs)
     assert found.difference == pytest.approx(0.025, rel=1e-3)
+
+
+def test_a_target_that_stands_alone_runs_a_file_or_refuses_it(spec, monkeypatch):
+    named = "it does not run 1 Loop of 'block_1': operation not supported; use a mechanism without a loop"
+    with pytest.raises(TargetError, match=named):
+        proven(spec, monkeypatch, stands_alone=True)
+    checked = {"stands_alone": True, "check": lambda self, path, signature: []}
+    with pytest.raises(TargetError, match="it does not run the file: the simulator ended with status -11"):
+        proven(spec, monkeypatch, {"error": "the simulator ended with status -11"}, **checked)
+    with pytest.raises(TargetError, match="it does not run 1 Det of 'block_2': no kernel"):
+        proven(spec, monkeypatch, {"node": ["Det", "block_2/det", "no kernel", ""]}, **checked)
+
+
+def test_less_than_the_least_share_is_refused(spec, monkeypatch):
+    outputs = {"serve/0/y": np.array([1.0, -4.0], "float32")}
+    assert proven(spec, monkeypatch, worked(2), outputs, least_share=0.6).signatures[0].taken == 2
+    with pytest.raises(TargetError, match=r"it runs 2 of 3 nodes, less than least_share=0.7: 1 Loop of 'block_1'"):
+        proven(spec, monkeypatch, worked(2), outputs, least_share=0.7)

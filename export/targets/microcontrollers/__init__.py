@@ -1,0 +1,1 @@
+"""Microcontrollers: TensorFlow Lite for Microcontrollers, and the NPUs beside it."""

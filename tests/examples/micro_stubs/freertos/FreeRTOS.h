@@ -1,0 +1,3 @@
+#pragma once
+
+#define pdMS_TO_TICKS(milliseconds) (milliseconds)

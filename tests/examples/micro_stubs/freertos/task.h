@@ -1,0 +1,3 @@
+#pragma once
+
+void vTaskDelay(unsigned ticks);
