@@ -12,7 +12,6 @@ from keras_transformer.export.errors import WeightError
 LARGEST = 6e4
 # Half of them are for negative numbers.
 _BINS = 8192
-_LEVELS = 255
 # Share of the values outside the range of "percentile", on each side.
 _CLIPPED = 1e-5
 _SHARES = np.linspace(0.05, 1.0, 96)
@@ -58,21 +57,22 @@ class RangeObserver:
             self._counts[quarter:-quarter] = pairs
             self._limit *= 2
 
-    def range(self, method: str) -> tuple[float, float]:
+    def range(self, method: str, bits: int = 8) -> tuple[float, float]:
         """The least and the largest number that integers have to represent; 0 is among them.
 
         Args:
             method: a key of `RANGES`.
+            bits: of the integers.
         """
         centers = (np.arange(_BINS) + 0.5) * (2 * self._limit / _BINS) - self._limit
-        return RANGES[method](centers, self._counts, (self._least, self._largest))
+        return RANGES[method](centers, self._counts, (self._least, self._largest), 2**bits - 1)
 
 
-def _by_extremes(centers, counts, extremes):
+def _by_extremes(centers, counts, extremes, levels):
     return extremes
 
 
-def _by_percentile(centers, counts, extremes):
+def _by_percentile(centers, counts, extremes, levels):
     """Few values are outside on each side."""
     shares = np.cumsum(counts) / max(counts.sum(), 1)
     low, high = np.searchsorted(shares, [_CLIPPED, 1 - _CLIPPED])
@@ -80,13 +80,13 @@ def _by_percentile(centers, counts, extremes):
     return max(min(centers[low], 0.0), least), min(max(centers[min(high, _BINS - 1)], 0.0), largest)
 
 
-def _by_squared_error(centers, counts, extremes):
+def _by_squared_error(centers, counts, extremes, levels):
     """The least expected squared error: a twelfth of a squared step inside, the squared distance outside."""
     sums = [counts * centers**power for power in (0, 1, 2)]
     ends = [np.array([end * share for share in _SHARES]) if end else np.zeros(1) for end in extremes]
     below = _outside(centers, [np.cumsum(each) for each in sums], ends[0], before=True)
     above = _outside(centers, [np.cumsum(each[::-1])[::-1] for each in sums], ends[1], before=False)
-    steps = (ends[1] - ends[0][:, None]) / _LEVELS
+    steps = (ends[1] - ends[0][:, None]) / levels
     errors = counts.sum() * steps**2 / 12 + below[:, None] + above
     low, high = np.unravel_index(errors.argmin(), errors.shape)
     return float(ends[0][low]), float(ends[1][high])

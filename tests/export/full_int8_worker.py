@@ -1,5 +1,6 @@
 """Exports small models in integers: `full_int8_worker.py OUT_DIRECTORY`; see test_full_int8.py."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -50,10 +51,15 @@ def recurrent():
     return keras.Model(x, layers.Dense(3, name="output")(layers.LSTM(8, name="memory")(x))), (6, 8)
 
 
+ENDS = {8: {"input_type": "int8", "output_type": "uint8"}, 16: {"input_type": "int16", "output_type": "int16"}}
 CASES = {each.__name__: each for each in (convolutions, attention, recurrent)}
 
 
-def measured(out, name, format):
+def label(name, format, bits):
+    return f"{name}_{format}" if bits == 8 else f"{name}_{format}_{bits}"
+
+
+def measured(out, name, format, bits):
     """What a bundle computes for other data, and what its report says."""
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(0)
@@ -63,18 +69,18 @@ def measured(out, name, format):
         is_variance = each.path.endswith("variance")
         each.assign(each + random.normal(scale=0.1, size=each.shape) ** (2 if is_variance else 1))
     data = data.astype("float32")
-    folder = out / f"{name}_{format}"
-    ends = {"input_type": "int8", "output_type": "uint8"} if name == "convolutions" and format == "tflite" else {}
-    quantizations = ["float32", FullInt8((data[:40], np.zeros(40)), **ends)]
+    folder = out / label(name, format, bits)
+    ends = ENDS[bits] if name == "convolutions" and format == "tflite" else {}
+    quantizations = ["float32", FullInt8((data[:40], np.zeros(40)), activation_bits=bits, **ends)]
     artifact = export(model, folder, [format], quantize=quantizations, progress=False)["full_int8"][format]
     (found,) = load(folder / "full_int8")(data[40:]).values()
     expected = np.asarray(model(data[40:]))
     batches = [{model.inputs[0].name: data[:40]}]
     file = folder / "float32" / f"model.{format}"
     if format == "tflite":
-        ranges = [[*key, *ends] for key, ends in tflite_ranges(file.read_bytes(), batches).items()]
+        ranges = [[*key, *ends] for key, ends in tflite_ranges(file.read_bytes(), batches, bits=bits).items()]
     else:
-        ranges = [[key, *ends] for key, ends in onnx_ranges(fold(file, folder), batches).items()]
+        ranges = [[key, *ends] for key, ends in onnx_ranges(fold(file, folder), batches, bits=bits).items()]
     return {
         "error": float(np.sqrt(np.mean(np.square(found - expected)) / np.mean(np.square(expected)))),
         "agreement": float(np.mean(found.argmax(-1) == expected.argmax(-1))),
@@ -86,13 +92,12 @@ def measured(out, name, format):
 def main():
     out = pathlib.Path(sys.argv[1])
     results = {}
-    for name in CASES:
-        for format in ("tflite", "onnx"):
-            try:
-                results[f"{name}_{format}"] = measured(out, name, format)
-            except Exception:  # The test shows it.
-                results[f"{name}_{format}"] = {"crash": traceback.format_exc()}
-            (out / "results.json").write_text(json.dumps(results))
+    for name, format, bits in itertools.product(CASES, ("tflite", "onnx"), ENDS):
+        try:
+            results[label(name, format, bits)] = measured(out, name, format, bits)
+        except Exception:  # The test shows it.
+            results[label(name, format, bits)] = {"crash": traceback.format_exc()}
+        (out / "results.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

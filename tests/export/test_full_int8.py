@@ -1,5 +1,7 @@
 """Integers throughout: what files compute, which of their operators are of integers, and planted faults."""
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from keras_transformer.export import FullInt8, QuantizationError, WeightError
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantization import full_integers as onnx_integers
 from keras_transformer.export.onnx.weights.files import read as read_onnx
 from keras_transformer.export.onnx.weights.lazy_tensors import tensor_of
@@ -29,29 +32,49 @@ def test_files_compute_nearly_what_keras_computes(full_int8, case, format, error
     assert found["agreement"] >= 0.95
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("case", CASES)
+def test_activations_of_16_bits_leave_the_rounding_of_the_weights(full_int8, case, format):
+    found, narrow = full_int8[f"{case}_{format}_16"], full_int8[f"{case}_{format}"]
+    assert 0 < found["error"] < min(0.02, narrow["error"])
+    assert found["agreement"] >= 0.98
+
+
 @pytest.mark.parametrize(
     ("case", "format", "products", "floats"),
     [
         ("convolutions", "tflite", 1.0, []),
-        ("convolutions", "onnx", 0.6, ["larger"]),
-        ("attention", "tflite", 1.0, []),
-        ("attention", "onnx", 0.9, []),
-        ("recurrent", "tflite", 0.005, ["lstm_cell"]),
+        ("convolutions", "onnx", 0.6, ["larger", "global_average_pooling2d"]),
+        ("attention", "tflite", 1.0, ["scores", "softmax"]),
+        ("attention", "onnx", 0.9, ["layer_normalization", "node_Gelu"]),
+        ("recurrent", "tflite", 0.005, ["lstm_cell", "memory"]),
         ("recurrent", "onnx", 0.005, ["memory"]),
     ],
 )
 def test_the_report_says_what_became_integers(full_int8, case, format, products, floats):
     found = full_int8[f"{case}_{format}"]["integers"]
     assert products <= found["products"] <= (1 if case != "recurrent" else 0.03)
-    assert found["float_layers"] == floats
+    assert [re.sub(r"_\d+$", "", layer) for layer in found["float_layers"]] == floats
     assert (found["weights"] > 0.9) == (case == "attention" or (case == "convolutions" and format == "tflite"))
 
 
-def test_ends_have_the_types_that_were_asked_for(full_int8):
-    (graph,) = graphs(read_file(full_int8.bundle("convolutions_tflite") / "full_int8/model.tflite"))
+@pytest.mark.parametrize(
+    ("case", "types"), [("convolutions_tflite", ["INT8", "UINT8"]), ("convolutions_tflite_16", ["INT16", "INT16"])]
+)
+def test_ends_have_the_types_that_were_asked_for(full_int8, case, types):
+    (graph,) = graphs(read_file(full_int8.bundle(case) / "full_int8/model.tflite"))
     ends = [graph.type(int(index)) for index in (*graph.subgraph.inputs, *graph.subgraph.outputs)]
-    assert ends == ["INT8", "UINT8"]
-    assert "FLOAT32" not in {graph.type(index) for index in range(len(graph.tensors))}
+    assert ends == types
+    used = {int(index) for each in graph.subgraph.operators for index in (*each.inputs, *each.outputs) if index >= 0}
+    assert "FLOAT32" not in {graph.type(index) for index in used}
+
+
+def test_onnx_runtime_computes_with_floats_that_are_rounded_to_16_bits(full_int8):
+    found = full_int8["convolutions_onnx_16"]["integers"]
+    assert found["products"] == 0
+    graph = read_onnx(full_int8.bundle("convolutions_onnx_16") / "full_int8/model.onnx").graph
+    zeros = {each.inputs[2].dtype.name for each in graph if each.op_type == "QuantizeLinear"}
+    assert zeros == {"UINT16"}
 
 
 def test_numbers_beside_a_mask_stay_float(full_int8):
@@ -168,6 +191,11 @@ class TestFaultsInOnnx:
         ({}, "full_int8 needs calibration"),
         ({"calibration": [1.0], "input_type": "int16"}, "input_type must be one of float32, int8, uint8"),
         ({"calibration": [1.0], "ranges": "entropy"}, "ranges must be one of"),
+        ({"calibration": [1.0], "activation_bits": 4}, "activation_bits must be 8 or 16. Received: 4"),
+        (
+            {"calibration": [1.0], "activation_bits": 16, "output_type": "int8"},
+            "output_type must be one of float32, int16. Received: 'int8'",
+        ),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, message):
@@ -180,9 +208,11 @@ def test_options_that_mean_nothing_are_refused(options, message):
     [
         ({"encode": "a.onnx", "decode": "b.onnx"}, {}, "calibrates one forward pass"),
         ({"serve": "a.onnx"}, {"output_type": "int8"}, "inputs and outputs of integers are TFLite's"),
+        ({"serve": "a.onnx"}, {"activation_bits": 16}, "activations of 16 bits need opset 21, or contrib_ops"),
     ],
 )
 def test_what_onnx_files_cannot_be_is_refused_before_work(tmp_path, files, options, message):
-    spec = ExportSpec({}, quantization=FullInt8([1.0], **options))
+    onnx_options = OnnxOptions(opset=20, contrib_ops=False)
+    spec = ExportSpec({}, quantization=FullInt8([1.0], **options), onnx=onnx_options)
     with pytest.raises(QuantizationError, match=message):
         onnx_integers.quantize(spec, tmp_path, files)

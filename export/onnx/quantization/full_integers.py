@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from keras_transformer.export.errors import ConversionError, QuantizationError
 from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantization.calibrate import session_with_outputs
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
 from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, fold
@@ -41,8 +42,8 @@ OPERATORS = (
     *("AveragePool", "GlobalAveragePool", "MaxPool", "Resize", "Pad", "Slice", "Split", "DepthToSpace", "SpaceToDepth"),
     *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"),
 )
-# That of a softmax, whose results are up to 1.
-_SOFTMAX = (1 / 255, 0)
+# The opset from which standard operators have 16 bits.
+_WITH_16_BITS = 21
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]) -> None:
@@ -54,8 +55,8 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         files: dict of signature name to the file's path in it.
 
     Raises:
-        QuantizationError: a pattern of `keep_float` matches no weight, there are several files, or inputs or outputs are to
-            be integers.
+        QuantizationError: a pattern of `keep_float` matches no weight, there are several files, inputs or outputs are to
+            be integers, or the operators that the options allow have no 16 bits.
         ConversionError: the folded file computes something else, or onnxruntime.quantization fails.
         WeightError: a tensor of the file has another scale than its range.
     """
@@ -64,28 +65,33 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         raise QuantizationError("full_int8 calibrates one forward pass", Remedy.STEPS)
     if {quantization.input_type, quantization.output_type} != {"float32"}:
         raise QuantizationError("onnx: inputs and outputs of integers are TFLite's", Remedy.ENDS)
+    options = spec.onnx or OnnxOptions()
+    if quantization.activation_bits == 16 and options.target < _WITH_16_BITS and not options.contrib_ops:
+        raise QuantizationError("onnx: activations of 16 bits need opset 21, or contrib_ops", Remedy.CONTRIB)
     (path,) = set(files.values())
     batches = batches_of(quantization)
     with tempfile.TemporaryDirectory() as name:
         folded = fold(directory / path, pathlib.Path(name))
         check_folded(directory / path, folded, batches[0])
-        ranges = tensor_ranges(folded, batches, quantization.ranges)
+        bits = quantization.activation_bits
+        ranges = tensor_ranges(folded, batches, quantization.ranges, bits)
         quantized = pathlib.Path(name, "quantized.onnx")
-        onnx.save(in_integers(folded, ranges, quantization.keep_float), str(quantized))
+        onnx.save(in_integers(folded, ranges, quantization.keep_float, bits), str(quantized))
         model = read(quantized)
         _name_weights(model.graph)
         model.metadata_props.update({**read(directory / path).metadata_props, FOLDED: "yes"})
-        check_scales(model.graph, ranges)
+        check_scales(model.graph, ranges, bits)
         GraphFiles(directory, 1).save({path: model})
 
 
-def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str = "mse") -> Ranges:
+def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str = "mse", bits: int = 8) -> Ranges:
     """The ranges of all float tensors that the main graph of a file takes and computes, on calibration data.
 
     Args:
         path: path of a float file.
         calibration: list of dicts of arrays by input name.
         method: a key of `quantization.ranges.RANGES`.
+        bits: of the activations.
 
     Raises:
         QuantizationError: the model rejects the data.
@@ -100,16 +106,17 @@ def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str 
         for name, array in [*zip(names, results, strict=True), *batch.items()]:
             if np.asarray(array).dtype == np.float32:
                 observers.setdefault(name, RangeObserver()).add(np.asarray(array))
-    return {name: observer.range(method) for name, observer in observers.items()}
+    return {name: observer.range(method, bits) for name, observer in observers.items()}
 
 
-def in_integers(path: pathlib.Path, ranges: Ranges, keep_float: Sequence[str] = ()) -> onnx.ModelProto:
+def in_integers(path: pathlib.Path, ranges: Ranges, keep_float: Sequence[str] = (), bits: int = 8) -> onnx.ModelProto:
     """A float file with the integers and scales of onnxruntime.quantization.
 
     Args:
         path: path of a folded file.
         ranges: the result of `tensor_ranges`.
         keep_float: patterns of the weights whose operators stay float.
+        bits: of the activations.
 
     Raises:
         QuantizationError: a pattern matches no weight.
@@ -124,10 +131,14 @@ def in_integers(path: pathlib.Path, ranges: Ranges, keep_float: Sequence[str] = 
         for name, (least, largest) in ranges.items()
     }
     floats = _kept_nodes(read(path).graph, ranges, keep_float)
-    types = (QuantType.QInt8, QuantType.QUInt8, TensorsData(CalibrationMethod.MinMax, data))
+    activations = QuantType.QUInt16 if bits == 16 else QuantType.QUInt8
+    types = (QuantType.QInt8, activations, TensorsData(CalibrationMethod.MinMax, data))
+    model = onnx.load(str(path))
+    is_contrib = bits == 16 and max(each.version for each in model.opset_import if not each.domain) < _WITH_16_BITS
+    options = {"UseQDQContribOps": True} if is_contrib else {}
     with captured() as log:
         try:
-            quantizer = QDQQuantizer(onnx.load(str(path)), True, False, *types, [], floats, list(OPERATORS), {})
+            quantizer = QDQQuantizer(model, True, False, *types, [], floats, list(OPERATORS), options)
             return quantizer.quantize_model()
         except library_exceptions() as error:
             reason = f"onnxruntime.quantization fails: {one_line(error)}"
@@ -161,17 +172,19 @@ def _name_weights(graph: ir.Graph) -> None:
             node.outputs[0].name = name_of(node.outputs[0]).removesuffix("_DequantizeLinear_Output")
 
 
-def check_scales(graph: ir.Graph, ranges: Ranges) -> None:
+def check_scales(graph: ir.Graph, ranges: Ranges, bits: int = 8) -> None:
     """Checks that tensors become integers by the steps of one of the measured ranges, and floats by the same steps.
 
     Args:
         graph: the quantized graph.
         ranges: those of the float file.
+        bits: of the activations.
 
     Raises:
         WeightError: names the tensor.
     """
-    allowed = np.array([_SOFTMAX, *(_step(*ends) for ends in ranges.values())])
+    # The results of a softmax have the range from 0 to 1.
+    allowed = np.array([_step(*ends, bits) for ends in ((0.0, 1.0), *ranges.values())])
     for node, (scale, zero) in _steps(graph):
         source = (
             node.inputs[0].producer() if node.op_type == "DequantizeLinear" and node.inputs[0] is not None else None
@@ -197,8 +210,8 @@ def _number(value: ir.Value | None) -> float:
     return 0.0 if value is None else float(np.asarray(constant_of(value)).reshape(()))
 
 
-def _step(least: float, largest: float) -> tuple[float, float]:
-    """The scale and the zero point of a range in 8 bits, as onnxruntime.quantization chooses them."""
+def _step(least: float, largest: float, bits: int) -> tuple[float, float]:
+    """The scale and the zero point of a range, as onnxruntime.quantization chooses them."""
     least, largest = min(least, 0.0), max(largest, 0.0)
-    scale = (largest - least) / 255
+    scale = (largest - least) / (2**bits - 1)
     return scale or 1.0, 0.0 if scale == 0 else round(-least / scale)
