@@ -16,7 +16,9 @@ from keras import layers
 from keras_transformer.export import FullInt8, export, load
 from keras_transformer.export.onnx.quantization.full_integers import tensor_ranges as onnx_ranges
 from keras_transformer.export.onnx.weights.folding import fold
+from keras_transformer.export.tflite.quantization import loops
 from keras_transformer.export.tflite.quantization.full_integers import tensor_ranges as tflite_ranges
+from keras_transformer.export.tflite.tree import read
 
 
 def convolutions():
@@ -46,9 +48,30 @@ def attention():
 
 
 def recurrent():
-    """A loop in TFLite, an operator in ONNX: both stay float."""
+    """Loops in TFLite, operators in ONNX, of which the products or the weights are of integers."""
     x = keras.Input((6, 8), name="x")
-    return keras.Model(x, layers.Dense(3, name="output")(layers.LSTM(8, name="memory")(x))), (6, 8)
+    y = layers.Bidirectional(layers.LSTM(8, return_sequences=True, name="memory"), name="both")(x)
+    y = layers.SimpleRNN(8, name="simple")(layers.GRU(8, return_sequences=True, name="gates")(y))
+    return keras.Model(x, layers.Dense(3, name="output")(y)), (6, 8)
+
+
+def expected_ranges(model, x):
+    """What the products of the forward LSTM read and compute at each step."""
+    layer = model.get_layer("both").forward_layer
+    states = np.pad(np.asarray(layer(x)), ((0, 0), (1, 0), (0, 0)))[:, :-1]
+    kernels = [np.asarray(each) for each in (layer.cell.kernel, layer.cell.recurrent_kernel)]
+    pairs = [(read, read @ kernel) for read, kernel in zip((x, states), kernels, strict=True)]
+    return [[[float(each.min()), float(each.max())] for each in pair] for pair in pairs]
+
+
+def measured_ranges(model, content, batches):
+    """The same, as they are measured."""
+    kernels = (
+        model.get_layer("both").forward_layer.cell.kernel,
+        model.get_layer("both").forward_layer.cell.recurrent_kernel,
+    )
+    found = loops.product_ranges(content, batches, loops.weights_of_steps(read(content), ()), "minmax")
+    return [found[loops.content_of(np.asarray(each).T)] for each in kernels]
 
 
 ENDS = {8: {"input_type": "int8", "output_type": "uint8"}, 16: {"input_type": "int16", "output_type": "int16"}}
@@ -75,9 +98,15 @@ def measured(out, name, format, bits):
     artifact = export(model, folder, [format], quantize=quantizations, progress=False)["full_int8"][format]
     (found,) = load(folder / "full_int8")(data[40:]).values()
     expected = np.asarray(model(data[40:]))
+    of_steps = None
     batches = [{model.inputs[0].name: data[:40]}]
     file = folder / "float32" / f"model.{format}"
     if format == "tflite":
+        if name == "recurrent":
+            of_steps = {
+                "expected": expected_ranges(model, data[:40]),
+                "found": measured_ranges(model, file.read_bytes(), batches),
+            }
         ranges = [[*key, *ends] for key, ends in tflite_ranges(file.read_bytes(), batches, bits=bits).items()]
     else:
         ranges = [[key, *ends] for key, ends in onnx_ranges(fold(file, folder), batches, bits=bits).items()]
@@ -86,6 +115,7 @@ def measured(out, name, format, bits):
         "agreement": float(np.mean(found.argmax(-1) == expected.argmax(-1))),
         "integers": artifact.integers.to_dict(),
         "ranges": ranges,
+        "of_steps": of_steps,
     }
 
 

@@ -22,6 +22,7 @@ from keras_transformer.export.verification.quantized.weights import compare
 
 CASES = ("convolutions", "attention", "recurrent")
 FORMATS = ("tflite", "onnx")
+CELLS = ("lstm_cell", "gru_cell", "simple_rnn_cell")
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -47,15 +48,15 @@ def test_activations_of_16_bits_leave_the_rounding_of_the_weights(full_int8, cas
         ("convolutions", "onnx", 0.6, ["larger", "global_average_pooling2d"]),
         ("attention", "tflite", 1.0, ["scores", "softmax"]),
         ("attention", "onnx", 0.9, ["layer_normalization", "node_Gelu"]),
-        ("recurrent", "tflite", 0.005, ["lstm_cell", "memory"]),
-        ("recurrent", "onnx", 0.005, ["memory"]),
+        ("recurrent", "tflite", 1.0, ["forward_memory", "backward_memory", "gates", "simple", *CELLS]),
+        ("recurrent", "onnx", 0.002, ["backward_memory", "forward_memory", *CELLS[1:]]),
     ],
 )
 def test_the_report_says_what_became_integers(full_int8, case, format, products, floats):
     found = full_int8[f"{case}_{format}"]["integers"]
-    assert products <= found["products"] <= (1 if case != "recurrent" else 0.03)
+    assert products <= found["products"] <= (0.03 if (case, format) == ("recurrent", "onnx") else 1)
     assert [re.sub(r"_\d+$", "", layer) for layer in found["float_layers"]] == floats
-    assert (found["weights"] > 0.9) == (case == "attention" or (case == "convolutions" and format == "tflite"))
+    assert (found["weights"] > 0.9) == ((case, format) != ("convolutions", "onnx"))
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,23 @@ def test_numbers_beside_a_mask_stay_float(full_int8):
         "INT8",
     ]  # Under the mask, and the outputs.
     assert {kind for name, kind in kinds if name in ("FULLY_CONNECTED", "BATCH_MATMUL")} == {"INT8"}
+
+
+def test_ranges_of_loops_are_those_of_all_steps(full_int8):
+    of_steps = full_int8["recurrent_tflite"]["of_steps"]
+    np.testing.assert_allclose(of_steps["found"], of_steps["expected"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("case", "activations"), [("recurrent_tflite", "FLOAT32"), ("recurrent_tflite_16", "INT16")])
+def test_products_of_loops_have_weights_of_8_bits(full_int8, case, activations):
+    every = graphs(read_file(full_int8.bundle(case) / "full_int8/model.tflite"))
+    products = [
+        [graph.type(int(index)) for index in each.inputs[:2]]
+        for graph in every[1:]
+        for each in graph.subgraph.operators
+        if graph.kind(each) == "FULLY_CONNECTED"
+    ]
+    assert products == [[activations, "INT8"]] * 8
 
 
 class TestFaultsInTFLite:

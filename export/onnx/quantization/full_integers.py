@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,12 +17,13 @@ import onnx
 import onnx_ir as ir
 
 from keras_transformer.export.errors import ConversionError, QuantizationError
-from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.graph import add_constant, make_node, name_of, put_first
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantization.calibrate import session_with_outputs
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
-from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, fold
+from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, fold, origins
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
+from keras_transformer.export.quantization.block_quantize import by_channel
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver, check_step, unknown_step
@@ -42,6 +43,7 @@ OPERATORS = (
     *("AveragePool", "GlobalAveragePool", "MaxPool", "Resize", "Pad", "Slice", "Split", "DepthToSpace", "SpaceToDepth"),
     *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"),
 )
+_RECURRENT = ("LSTM", "GRU", "RNN")
 # The opset from which standard operators have 16 bits.
 _WITH_16_BITS = 21
 
@@ -75,10 +77,12 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         check_folded(directory / path, folded, batches[0])
         bits = quantization.activation_bits
         ranges = tensor_ranges(folded, batches, quantization.ranges, bits)
+        kept = _kept_weights(read(folded).graph, origins(directory / path), quantization.keep_float)
         quantized = pathlib.Path(name, "quantized.onnx")
-        onnx.save(in_integers(folded, ranges, quantization.keep_float, bits), str(quantized))
+        onnx.save(in_integers(folded, ranges, kept, bits), str(quantized))
         model = read(quantized)
         _name_weights(model.graph)
+        store_recurrent_weights(model.graph, kept)
         model.metadata_props.update({**read(directory / path).metadata_props, FOLDED: "yes"})
         check_scales(model.graph, ranges, bits)
         GraphFiles(directory, 1).save({path: model})
@@ -109,17 +113,16 @@ def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str 
     return {name: observer.range(method, bits) for name, observer in observers.items()}
 
 
-def in_integers(path: pathlib.Path, ranges: Ranges, keep_float: Sequence[str] = (), bits: int = 8) -> onnx.ModelProto:
+def in_integers(path: pathlib.Path, ranges: Ranges, kept: Collection[str] = (), bits: int = 8) -> onnx.ModelProto:
     """A float file with the integers and scales of onnxruntime.quantization.
 
     Args:
         path: path of a folded file.
         ranges: the result of `tensor_ranges`.
-        keep_float: patterns of the weights whose operators stay float.
+        kept: names of the initializers whose operators stay float.
         bits: of the activations.
 
     Raises:
-        QuantizationError: a pattern matches no weight.
         ConversionError: onnxruntime.quantization fails.
     """
     from onnxruntime.quantization import QuantType
@@ -130,7 +133,7 @@ def in_integers(path: pathlib.Path, ranges: Ranges, keep_float: Sequence[str] = 
         name: TensorData(lowest=np.float32(least), highest=np.float32(largest))
         for name, (least, largest) in ranges.items()
     }
-    floats = _kept_nodes(read(path).graph, ranges, keep_float)
+    floats = _kept_nodes(read(path).graph, ranges, kept)
     activations = QuantType.QUInt16 if bits == 16 else QuantType.QUInt8
     types = (QuantType.QInt8, activations, TensorsData(CalibrationMethod.MinMax, data))
     model = onnx.load(str(path))
@@ -145,23 +148,44 @@ def in_integers(path: pathlib.Path, ranges: Ranges, keep_float: Sequence[str] = 
             raise ConversionError(ONNX, reason, log()) from error
 
 
-def _kept_nodes(graph: ir.Graph, ranges: Ranges, keep_float: Sequence[str]) -> list[str]:
+def _kept_weights(graph: ir.Graph, names: Mapping[str, str], patterns: Sequence[str]) -> set[str]:
+    """The initializers of a folded graph that are made of weights which match a pattern, by name."""
+    unfolded = [name.removeprefix("ConvMulFusion_W_") for name in graph.initializers]
+    weights = [names.get(name, name) for name in unfolded]
+    kept = matches(weights, patterns)
+    return {name for name, weight in zip(graph.initializers, weights, strict=True) if weight in kept}
+
+
+def _kept_nodes(graph: ir.Graph, ranges: Ranges, kept: Collection[str]) -> list[str]:
     """The names of nodes with a weight that stays float, or with numbers that no step of 8 bits has beside others."""
-    kept = matches(map(_original, graph.initializers), keep_float)
     found: list[str] = []
     for node in graph:
         names = [name_of(value) for value in (*node.inputs, *node.outputs)]
         ends = [abs(end) for name in names for end in ranges.get(name, ())]
         constants = [constant_of(graph.initializers[name]) for name in names if name in graph.initializers]
         ends += [float(np.abs(np.asarray(each)).max(initial=0)) for each in constants if each.dtype == np.float32]
-        if max(ends, default=0.0) > LARGEST or kept.intersection(map(_original, names)):
+        if max(ends, default=0.0) > LARGEST or not set(names).isdisjoint(kept):
             found.append(str(node.name))
     return found
 
 
-def _original(name: str) -> str:
-    """The name of the weight into which a factor was folded."""
-    return name.removeprefix("ConvMulFusion_W_")
+def store_recurrent_weights(graph: ir.Graph, kept: Collection[str]) -> None:
+    """Stores the weights of recurrent operators in 8 bits, from which floats are computed: there are no integer kernels.
+
+    Args:
+        graph: the quantized graph, changed in place.
+        kept: names of the weights that stay float.
+    """
+    weights = [value for node in graph if node.op_type in _RECURRENT for value in node.inputs[1:3] if value is not None]
+    for old in dict.fromkeys(each for each in weights if each.is_initializer() and each.name not in kept):
+        name, array = name_of(old), np.asarray(constant_of(old))  # (1, gates, width)
+        codes, scale = by_channel(array[0].T)
+        arrays = {"int8": np.ascontiguousarray(codes.T)[None], "scale": scale, "zero": np.zeros(len(scale), "int8")}
+        stored = tuple(add_constant(graph, f"{name}.{label}", each) for label, each in arrays.items())
+        node = make_node("DequantizeLinear", stored, name, f"{name}/to_float", axis=1)
+        del graph.initializers[name]
+        old.replace_all_uses_with(node.outputs[0])
+        put_first(graph, [node])
 
 
 def _name_weights(graph: ir.Graph) -> None:

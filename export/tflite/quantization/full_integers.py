@@ -19,10 +19,10 @@ from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver,
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.tflite.graph import Graph, graphs
-from keras_transformer.export.tflite.quantization import int16_activations
+from keras_transformer.export.tflite.quantization import int16_activations, loops
 from keras_transformer.export.tflite.quantization.calibrate import runs_on
 from keras_transformer.export.tflite.tree import indices, read, read_file, schema, size_of, write, write_file
-from keras_transformer.export.tflite.weights.weight import find_weights
+from keras_transformer.export.tflite.weights.weight import Weight, find_weights, readers
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
 
@@ -59,17 +59,22 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     content = path.read_bytes()
     quantization: FullInt8 = spec.quantization
     bits = quantization.activation_bits
-    ranges = tensor_ranges(content, batches_of(quantization), quantization.ranges, bits)
+    batches, method = batches_of(quantization), quantization.ranges
+    ranges = tensor_ranges(content, batches, method, bits)
+    before = read(content)
+    in_loops = loops.weights_of_steps(before, _kept_weights(before, quantization, spec.variables))
+    is_static = bits == 16 or spec.target is not None
+    of_steps = loops.product_ranges(content, batches, in_loops, method) if is_static else None
     model = read(in_integers(content, ranges, quantization, spec.variables))
+    loops.quantize_products(model, in_loops, of_steps)
     if bits == 16:
         int16_activations.mend(model)
         is_integer = {f"{end}s": getattr(quantization, f"{end}_type") == "int16" for end in ("input", "output")}
         int16_activations.use_integer_ends(model, **is_integer)
-    before = read(content)
     model.metadata, model.description = None, before.description
     _copy_metadata(before, model)
     write_file(model, path)
-    check_scales(read_file(path), ranges, bits)
+    check_scales(read_file(path), ranges, bits, of_steps)
 
 
 def in_integers(
@@ -91,7 +96,7 @@ def in_integers(
     from tensorflow.lite.python.convert import mlir_quantize
 
     model, is_wide = read(content), quantization.activation_bits == 16
-    floats = _kept_results(model, quantization.keep_float, variables) | _results_beyond(model, ranges)
+    floats = _kept_results(_kept_weights(model, quantization, variables)) | _results_beyond(model, ranges)
     floats |= _results_like_bodies(model, {number for number, _ in ranges})
     if is_wide:
         floats |= int16_activations.results_without_kernel(model)
@@ -148,16 +153,17 @@ def _computed(graph: Graph) -> Iterator[int]:
             yield index
 
 
-def _kept_results(model: ModelT, patterns: Sequence[str], variables: Sequence[keras.Variable]) -> set[str]:
-    """The names of what is computed with a weight that stays float."""
+def _kept_weights(model: ModelT, quantization: FullInt8, variables: Sequence[keras.Variable]) -> list[Weight]:
+    """The weights that stay float."""
     weights = find_weights(model, variables, least=1)
-    kept = matches({weight.name for weight in weights}, patterns)
-    places = [place for weight in weights if weight.name in kept for place in weight.tensors]
-    found: set[str] = set()
-    for graph, index in places:
-        graph.find_uses()
-        found |= {graph.name(int(reader.outputs[0])) for reader in graph.readers[index]}
-    return found
+    kept = matches({weight.name for weight in weights}, quantization.keep_float)
+    return [weight for weight in weights if weight.name in kept]
+
+
+def _kept_results(weights: Sequence[Weight]) -> set[str]:
+    """The names of what is computed with weights that stay float."""
+    places = [place for weight in weights for place in weight.tensors]
+    return {graph.name(int(reader.outputs[0])) for graph, index in places for reader, _ in readers(graph, index)}
 
 
 def _results_beyond(model: ModelT, ranges: Ranges) -> set[str]:
@@ -200,19 +206,22 @@ def _copy_metadata(before: ModelT, after: ModelT) -> None:
         add_metadata(after, name, content)
 
 
-def check_scales(model: ModelT, ranges: Ranges, bits: int = 8) -> None:
+def check_scales(model: ModelT, ranges: Ranges, bits: int = 8, of_steps: loops.ProductRanges | None = None) -> None:
     """Checks that every tensor of integers has the steps of one of the measured ranges, or the fixed ones of its kernel.
 
     Args:
         model: `ModelT` of the quantized file.
         ranges: those of the float file.
         bits: of the activations.
+        of_steps: ranges of the products in loops.
 
     Raises:
         WeightError: names the tensor.
     """
     step_of = int16_activations.step if bits == 16 else _step
-    allowed = np.array([*_FIXED[bits], *(step_of(*ends) for ends in ranges.values()), *_of_constants(model)])
+    of_loops = [loops.step(*ends) for pair in (of_steps or {}).values() for ends in pair]
+    steps = (step_of(*ends) for ends in ranges.values())
+    allowed = np.array([*_FIXED[bits], *steps, *of_loops, *_of_constants(model)])
     for graph in graphs(model):
         for index in range(len(graph.tensors)):
             parameters = graph.tensors[index].quantization
