@@ -42,7 +42,11 @@ def add_mode(parser: argparse._ActionsContainer, default: str | None = None) -> 
     known += "" if default else "; several, such as int8,weight_int4, for a bundle each in a folder of its name"
     add("--quantize", metavar="MODE", default=default, help=known)
     add("--calibrate", metavar="FILE", help=".npz with an array for each input, for int8_static, full_int8")
-    add("--ranges", metavar="METHOD", help="how these find ranges: mse (default), percentile or minmax")
+    add(
+        "--ranges",
+        metavar="METHOD",
+        help="how these find ranges: mse (default), percentile, entropy, minmax or moving_average",
+    )
     add("--activation-bits", type=int, choices=(8, 16), help="bits of their activations (default: 8)")
     help = "weights that are not quantized, such as '*/head/*'; repeatable"
     add("--keep-float", action="append", metavar="PATTERN", help=help)

@@ -26,7 +26,8 @@ class Int8Static(Quantization):
         calibration: data, labels or not: one batch, or batches, in any of the forms that `fit` takes, or the function
             that TFLite calls a representative dataset; see `quantization.observation.batches.named_batches`.
         ranges: how the range of an activation is found: "mse" (default) for the least expected squared error,
-            "percentile" to leave out 1 in 100,000 values on each side, "minmax" for the extremes.
+            "percentile" to leave out 1 in 100,000 values on each side, "entropy" for the least divergence of the values'
+            distribution, "minmax" for the extremes, "moving_average" for the mean of those of all batches.
         activation_bits: int, 8 or 16: of the activations. With 16, which some NPUs have, ranges are symmetric in TFLite.
             Default 8.
         keep_float, tolerance: see `Quantization`.

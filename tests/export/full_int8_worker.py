@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from keras_transformer.export import FullInt8, export, load
+from keras_transformer.export import Evaluation, ExportOptions, FullInt8, QuantizationError, export, load
 from keras_transformer.export.onnx.quantization.full_integers import tensor_ranges as onnx_ranges
 from keras_transformer.export.onnx.weights.folding import fold
 from keras_transformer.export.tflite.quantization import loops
@@ -119,6 +119,25 @@ def measured(out, name, format, bits):
     }
 
 
+def costly(out, format):
+    """What an export says of a network of which one layer does not bear 8 bits: the scales are those of what is not read."""
+    x = keras.Input((64,), name="x")
+    exact, fragile = (layers.Dense(size, use_bias=False, name=name) for size, name in ((64, "exact"), (32, "fragile")))
+    model = keras.Model(x, fragile(exact(x)))
+    kernel = np.random.default_rng(0).normal(0, 0.1, (64, 32))
+    kernel[32:] = 100
+    exact.kernel.assign(np.eye(64))
+    fragile.kernel.assign(kernel)
+    data = np.eye(64, dtype="float32")[:32]
+    options = ExportOptions(evaluation=Evaluation([data], [kernel[:32].argmax(-1)], max_loss=0.1))
+    mode = FullInt8(data, tolerance=10.0)
+    try:
+        export(model, out / f"costly_{format}", [format], quantize=mode, options=options, progress=False)
+    except QuantizationError as error:
+        return {"refused": str(error)}
+    return {"refused": ""}
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     results = {}
@@ -127,7 +146,9 @@ def main():
             results[label(name, format, bits)] = measured(out, name, format, bits)
         except Exception:  # The test shows it.
             results[label(name, format, bits)] = {"crash": traceback.format_exc()}
-        (out / "results.json").write_text(json.dumps(results))
+    for format in ("tflite", "onnx"):
+        results[f"costly_{format}"] = costly(out, format)
+    (out / "results.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import re
 
+import keras
 import numpy as np
 import onnx
 import pytest
@@ -17,6 +18,7 @@ from keras_transformer.export.onnx.weights.weight_pairs import weight_pairs as o
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.quantization import full_integers as tflite_integers
 from keras_transformer.export.tflite.tree import read_file
+from keras_transformer.export.tflite.weights.weight import Weight, name_by_channels
 from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
 from keras_transformer.export.verification.quantized.weights import compare
 
@@ -86,6 +88,13 @@ def test_numbers_beside_a_mask_stay_float(full_int8):
         "INT8",
     ]  # Under the mask, and the outputs.
     assert {kind for name, kind in kinds if name in ("FULLY_CONNECTED", "BATCH_MATMUL")} == {"INT8"}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_loss_of_the_task_names_the_weight_that_costs_most(full_int8, format):
+    refused = full_int8[f"costly_{format}"]["refused"]
+    assert "the score falls from 1 to 0, by more than 0.1" in refused
+    assert "With one weight in keep_float the score is 1 for 'fragile/kernel', 0 for 'exact/kernel'" in refused
 
 
 def test_ranges_of_loops_are_those_of_all_steps(full_int8):
@@ -203,12 +212,29 @@ class TestFaultsInOnnx:
         assert name_of(node.inputs[position]) == "planted"
 
 
+def test_kernels_with_factors_of_channels_are_named_by_their_variables():
+    random = np.random.default_rng(0)
+    shapes = {"regular": (3, 3, 2, 4), "other": (3, 3, 2, 4), "sequence": (3, 2, 4), "depthwise": (3, 3, 4, 1)}
+    kernels = {name: random.normal(size=shape).astype("float32") for name, shape in shapes.items()}
+    factors = np.array([0.5, -2.0, 1e-3, 7.0], "float32")
+    stored = [
+        (kernels["other"] * factors).transpose(3, 0, 1, 2),
+        (kernels["sequence"] * factors).transpose(2, 0, 1)[:, None],
+        kernels["depthwise"].reshape(1, 3, 3, 4) * factors,
+        random.normal(size=(4, 3, 3, 2)).astype("float32"),
+    ]
+    weights = [Weight(number, each, each.shape, "tensor", []) for number, each in enumerate(stored)]
+    variables = [keras.Variable(kernel, name=name) for name, kernel in kernels.items()]
+    name_by_channels(weights, variables)
+    assert [each.name for each in weights] == ["other", "sequence", "depthwise", "tensor"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({}, "full_int8 needs calibration"),
         ({"calibration": [1.0], "input_type": "int16"}, "input_type must be one of float32, int8, uint8"),
-        ({"calibration": [1.0], "ranges": "entropy"}, "ranges must be one of"),
+        ({"calibration": [1.0], "ranges": "widest"}, "ranges must be one of"),
         ({"calibration": [1.0], "activation_bits": 4}, "activation_bits must be 8 or 16. Received: 4"),
         (
             {"calibration": [1.0], "activation_bits": 16, "output_type": "int8"},

@@ -94,7 +94,7 @@ def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str 
     Args:
         path: path of a float file.
         calibration: list of dicts of arrays by input name.
-        method: a key of `quantization.ranges.RANGES`.
+        method: one of `quantization.ranges.RANGES`.
         bits: of the activations.
 
     Raises:

@@ -22,7 +22,7 @@ from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization import int16_activations, loops
 from keras_transformer.export.tflite.quantization.calibrate import runs_on
 from keras_transformer.export.tflite.tree import indices, read, read_file, schema, size_of, write, write_file
-from keras_transformer.export.tflite.weights.weight import Weight, find_weights, readers
+from keras_transformer.export.tflite.weights.weight import Weight, find_weights, name_by_channels, readers
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
 
@@ -123,7 +123,7 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
     Args:
         content: bytes of a float .tflite file.
         calibration: list of dicts of arrays by input name.
-        method: a key of `quantization.ranges.RANGES`.
+        method: one of `quantization.ranges.RANGES`.
         bits: of the activations.
 
     Returns:
@@ -156,6 +156,7 @@ def _computed(graph: Graph) -> Iterator[int]:
 def _kept_weights(model: ModelT, quantization: FullInt8, variables: Sequence[keras.Variable]) -> list[Weight]:
     """The weights that stay float."""
     weights = find_weights(model, variables, least=1)
+    name_by_channels(weights if quantization.keep_float else (), variables)
     kept = matches({weight.name for weight in weights}, quantization.keep_float)
     return [weight for weight in weights if weight.name in kept]
 

@@ -56,7 +56,7 @@ def product_ranges(
         content: bytes of a float .tflite file.
         calibration: list of dicts of arrays by input name.
         weights: the result of `weights_of_steps`.
-        method: a key of `quantization.ranges.RANGES`.
+        method: one of `quantization.ranges.RANGES`.
     """
     model = read(content)
     run = _StepwiseRun(model, weights)
