@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras_transformer.export.data.export_spec import ExportSpec, Probe
@@ -10,13 +11,13 @@ from keras_transformer.export.data.integer_share import IntegerShare
 from keras_transformer.export.data.limits import change_limit, limits_of
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.parity import Parity
-from keras_transformer.export.loading.load import available_cores, open_artifact
 from keras_transformer.export.verification.quantized.classes import check_classes
 from keras_transformer.export.verification.quantized.evaluation import Measurement, check_loss
 from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, checked_behavior
 from keras_transformer.export.verification.quantized.integers import integer_share
 from keras_transformer.export.verification.quantized.outputs import verify_quantized
 from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord, check_quantized_weights
+from keras_transformer.export.writing.quantized_files import open_copy
 from keras_transformer.utils.types import JsonObject
 
 
@@ -28,12 +29,14 @@ class Given(NamedTuple):
         further: those that a bundle keeps none of.
         predictions: of the float model, if it is a language model.
         before: what the evaluation measured of the float files, or None.
+        advice: says which weights cost most, for an error.
     """
 
     probes: dict[str, list[Probe]]
     further: dict[str, list[Probe]]
     predictions: FloatPredictions | None
     before: Measurement | None
+    advice: Callable[[], str]
 
 
 class Judgment(NamedTuple):
@@ -86,15 +89,6 @@ def judge(
         behavior = dict(classes)
         check_classes(f"{name}, {mode}", classes, limits_of(mode))
     if spec.evaluation and given.before:
-        after = spec.evaluation.measure(opened(folder, manifest, spec, name))
-        scores = dict(check_loss(spec.evaluation, f"{name}, {mode}", given.before, after))
+        after = spec.evaluation.measure(open_copy(folder, manifest, spec, name))
+        scores = dict(check_loss(spec.evaluation, f"{name}, {mode}", given.before, after, given.advice))
     return Judgment(weights, integers, parity, times, limit, behavior, scores)
-
-
-def opened(folder: pathlib.Path, manifest: Manifest, spec: ExportSpec, name: str) -> Any:
-    """Opens the files of one format for an evaluation: a language model, or the first signature."""
-    if spec.generation:
-        from keras_transformer.export.loading.language_runtime import open_language_model
-
-        return open_language_model(folder, manifest, name, available_cores())
-    return open_artifact(folder, manifest, name, next(iter(spec.signatures)))

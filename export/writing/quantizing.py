@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 import shutil
 import tempfile
@@ -12,7 +13,6 @@ from typing import Any, TypeGuard
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import timestamp, write_manifest
-from keras_transformer.export.bundle.preprocessing import read_vocabularies
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.data.export_spec import ExportSpec, Probe
@@ -20,7 +20,6 @@ from keras_transformer.export.data.manifest import FILE as MANIFEST
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.report import Artifact
-from keras_transformer.export.format import Format
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores, open_artifact
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
@@ -30,11 +29,11 @@ from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.preprocessing import preprocessor
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement
 from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, ModelSteps, token_rows
 from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord
-from keras_transformer.export.writing.judgment import Given, judge, opened
+from keras_transformer.export.writing.judgment import Given, judge
+from keras_transformer.export.writing.quantized_files import advice_on_weights, open_copy, quantize_files
 from keras_transformer.generation import GenerationSpec
 
 # Batches of calibration data that a bundle is verified with.
@@ -112,9 +111,11 @@ class QuantizedCopies:
         name, start = artifact.format, time.perf_counter()
         before = self._float_measurement(name) if _has_data(spec.evaluation) else None
         spec = self._calibrated(spec)
-        given = Given(self._probes(name, spec), self._further_probes(name, spec), self._float_predictions(name), before)
+        advice = functools.partial(advice_on_weights, self._source, self._manifest, spec, name)
+        probes, further = self._probes(name, spec), self._further_probes(name, spec)
+        given = Given(probes, further, self._float_predictions(name), before, advice)
         others_size = writing.bytes_in(folder) - artifact.size
-        _quantize_files(get_format(name), _of_files(spec, folder, manifest, name), folder, manifest)
+        quantize_files(name, spec, folder, manifest)
         size = writing.bytes_in(folder) - others_size
         if isinstance(spec.quantization, FullInt8):
             write_probes(folder, given.probes)  # The bundle is verified again on data within the ranges.
@@ -170,7 +171,9 @@ class QuantizedCopies:
     def _float_measurement(self, name: str) -> Measurement:
         """What the evaluation measures of the float files of one format."""
         if name not in self._measured:
-            self._measured[name] = self._spec.evaluation.measure(opened(self._source, self._manifest, self._spec, name))
+            self._measured[name] = self._spec.evaluation.measure(
+                open_copy(self._source, self._manifest, self._spec, name)
+            )
         return self._measured[name]
 
     def _float_predictions(self, name: str) -> FloatPredictions | None:
@@ -216,28 +219,6 @@ def quantize_in_place(
         shutil.copytree(folder, source)
         copies = QuantizedCopies(source, manifest, spec, {artifact.format: artifact}, Steps(0, False))
         return copies.quantize(artifact, spec, folder, manifest)
-
-
-def _quantize_files(format: Format, spec: ExportSpec, folder: pathlib.Path, manifest: Manifest) -> None:
-    """Replaces the float files of a format by quantized ones: its own, or those made from the quantized files of another."""
-    if format.made_from is None:
-        format.quantize(spec, folder, dict(manifest.artifact(format.name).signatures))
-    else:
-        format.convert(dict(manifest.artifact(format.made_from).signatures), spec, folder)
-
-
-def _of_files(spec: ExportSpec, folder: pathlib.Path, manifest: Manifest, format: str) -> ExportSpec:
-    """The spec of the files of a format; the calibration is of what they take."""
-    records = manifest.artifact(format).preprocessing
-    if not records:
-        return spec.whole() if get_format(format).takes_text else spec
-    calibration = getattr(spec.quantization, "calibration", None)
-    if calibration is None:
-        return spec
-    name, preprocessing = next(iter(records.items()))
-    preprocess = preprocessor(preprocessing, read_vocabularies(folder, preprocessing.paths))
-    prepared = [preprocess(arrays) for arrays in calibration]
-    return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, calibration=prepared))
 
 
 def _record(weights: QuantizedWeightRecord) -> WeightsRecord:
