@@ -143,10 +143,11 @@ def application(name):
     inputs = keras.Input((side, side, 3))
     network = getattr(keras.applications, name)(weights=None, input_tensor=inputs, classes=10)
     model = keras.Model(inputs, network.output)
-    for layer in model.layers:
-        if isinstance(layer, keras.layers.BatchNormalization):
-            layer.momentum = 0.9  # A few steps are enough for the statistics of the data.
-    model.compile(keras.optimizers.Adam(1e-3), "sparse_categorical_crossentropy")
+    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+    for layer in norms:
+        layer.momentum = 0.9  # A few steps are enough for the statistics of the data.
+    # Without norms larger steps end in a network whose outputs are constant.
+    model.compile(keras.optimizers.Adam(1e-3 if norms else 1e-4), "sparse_categorical_crossentropy")
     model.fit(images[:-4], labels[chosen][:-4], batch_size=BATCH, verbose=0)
     return model, images[-4:]
 
