@@ -11,7 +11,7 @@ from keras_transformer.export import ExportOptions, api
 from keras_transformer.export.formats import FORMATS
 from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.request import Request
-from keras_transformer.export.spec.language import GenerationOptions
+from keras_transformer.export.spec.language.spec import GenerationOptions
 from keras_transformer.export.spec.probing.graph_probes import add_graph_probes
 from keras_transformer.export.verification.rounding import measure_rounding
 

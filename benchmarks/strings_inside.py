@@ -58,7 +58,7 @@ WORDS = [
 
 def line(generator):
     """A line of words of many scripts, or of a random text."""
-    from keras_transformer.export.text.probe_texts import random_text
+    from keras_transformer.export.text.files.probe_texts import random_text
 
     kind = generator.random()
     if kind < 0.55:
@@ -80,7 +80,7 @@ class InFile:
 
     def __init__(self, runtime, folder, threads):
         from keras_transformer.export import load, write_text_onnx
-        from keras_transformer.export.text import extensions
+        from keras_transformer.export.text.files import extensions
 
         self._is_text = runtime == "strings"
         if self._is_text:
@@ -126,7 +126,7 @@ class Operator:
         import onnx
         from onnx import TensorProto, helper
 
-        from keras_transformer.export.text import extensions
+        from keras_transformer.export.text.files import extensions
 
         content = tokenizer.content
         model, vocabulary = content["model"], content["model"]["vocab"]

@@ -169,19 +169,19 @@ from .serving.server import (
 from .serving.server import (
     run_server as run_server,
 )
-from .spec.language import (
+from .spec.language.spec import (
     GenerationOptions as GenerationOptions,
 )
 from .targets.microcontrollers.ethos_u import (
     EthosU as EthosU,
 )
-from .text.bytes_to_outputs import (
+from .text.files.bytes_to_outputs import (
     write_text_tflite as write_text_tflite,
 )
-from .text.strings import (
+from .text.files.strings import (
     write_text_onnx as write_text_onnx,
 )
-from .text.write import (
+from .text.files.write import (
     export_tokenizer as export_tokenizer,
 )
 from .training.trainer import (

@@ -211,14 +211,14 @@ def model_spec(model: keras.Model, request: Request) -> ExportSpec:
         tokenizer_options=options.tokenizer_options,
     )
     if spec.tokenizer is not None and any(FORMATS[name].takes_text for name in request.formats):
-        from keras_transformer.export.spec.text_signatures import add_text_signature
+        from keras_transformer.export.spec.language.text_signatures import add_text_signature
 
         add_text_signature(spec, model if spec.generation else None)
     return spec
 
 
 def _forward_spec(model: keras.Model, request: Request) -> ExportSpec:
-    from keras_transformer.export.spec.preprocessing import forward_spec
+    from keras_transformer.export.spec.preprocessed.spec import forward_spec
     from keras_transformer.export.spec.static_signatures import static_signatures
 
     options = request.options
@@ -237,7 +237,7 @@ def _forward_spec(model: keras.Model, request: Request) -> ExportSpec:
 
 
 def _language_spec(model: keras.Model, request: Request) -> ExportSpec:
-    from keras_transformer.export.spec.language import GenerationOptions, language_spec, static_length
+    from keras_transformer.export.spec.language.spec import GenerationOptions, language_spec, static_length
 
     options, target = request.options, request.target
     forward = (request.probes, options.dynamic_axes, options.static, options.signatures)

@@ -164,7 +164,7 @@ class Format(Protocol):
         locate: Callable[[str, str], str],
         arrays: Mapping[str, np.ndarray],
     ) -> Iterator[Product] | None:
-        """The products and convolutions of a file.
+        """The products and convolutions of a file, and its other operators on floats.
 
         Args:
             path: the file of a signature.

@@ -19,7 +19,7 @@ from keras_transformer.utils.choice import suggestion
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.language import GenerationOptions
+    from keras_transformer.export.spec.language.spec import GenerationOptions
     from keras_transformer.export.spec.method_signatures import Method
     from keras_transformer.export.targets.target import Target
 
@@ -155,7 +155,7 @@ class ExportOptions:
         valid = [field.name for field in dataclasses.fields(cls) if field.name not in _DATA]
         _check_keys(content, valid, f"'{path}'")
         if isinstance(content.get("generation"), dict):
-            from keras_transformer.export.spec.language import GenerationOptions
+            from keras_transformer.export.spec.language.spec import GenerationOptions
 
             content["generation"] = _record(GenerationOptions, content["generation"], f"'{path}': [generation]")
         if "onnx" in content:

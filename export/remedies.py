@@ -299,7 +299,7 @@ class Rows(keras.layers.Layer):
     )
     CONTRIB = (
         "Activations of 16 bits without contrib operators",
-        "Standard ONNX operators quantize to 8 bits.",
+        "Standard ONNX operators quantize to 8 bits before opset 21, and those of `int8_static` in any.",
         "pass OnnxOptions(contrib_ops=True), the default",
     )
     WEIGHTS = (

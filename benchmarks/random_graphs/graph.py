@@ -174,11 +174,11 @@ class Program:
         tensors = {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
         return {name: np.asarray(each) for name, each in self.model(tensors, training=False).items()}
 
-    def compiled(self, arrays):
-        """What Keras computes where XLA compiles the model; raises what that raises."""
-        function = tf.function(lambda given: self.model(given, training=False), autograph=False, jit_compile=True)
-        tensors = {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
-        return {name: np.asarray(each) for name, each in function(tensors).items()}
+    def compiled(self, arrays, output):
+        """What Keras computes of an output where XLA compiles all that it reads; raises what that raises."""
+        part = keras.Model(self.model.inputs, self.model.output[output])
+        function = tf.function(lambda *given: part(given, training=False), autograph=False, jit_compile=True)
+        return np.asarray(function(*(ops.convert_to_tensor(arrays[each.name]) for each in self.graph.inputs)))
 
     def tensors(self, arrays, change=lambda node, tensor: tensor):
         """All tensors, computed node by node.

@@ -37,6 +37,13 @@ _BOUNDED = re.compile(
 _SUMS = re.compile(
     r"layers\.(?!Act|ReLU|Flat|Drop|Masking)|attention|blocks|feedforward|recurrence|case|mat|sum|mean|ein|norm|var|std"
 )
+# What reads images at coordinates, which are rounded within a node: 16 times as many units of the largest element.
+_COORDINATES = re.compile(r"image|Resiz")
+_OF_COORDINATES = 16
+# LiteRT's sines are none of larger numbers, whose last digit is a share of a period.
+_WAVES, _LARGEST_ANGLE = re.compile(r"\b(sin|cos|tan)\b"), 1e7
+# What underflows: a product of many small numbers is 0, or next to it.
+_UNDERFLOWS = re.compile(r"prod|exp|pow|square")
 # What selects other numbers in place of NaN.
 _CHOICES = re.compile(r"where|nan|finite|Masking")
 
@@ -108,12 +115,14 @@ class Reference:
     def _kind(self, number, output, said):
         """What a difference within the reported range is; NaN counts where the model tells it from numbers."""
         tensors = self._program.tensors(self.trials[number][1])
+        nodes = dataclasses.replace(self._program.graph, outputs=(output,)).needed().nodes
+        if said is not None and any(_is_of_large_angles(node, tensors) for node in nodes):
+            return OUTSIDE
         holding = [name for name, each in tensors.items() if each.dtype.is_floating and np.isnan(each).any()]
         if said is None or not holding:
             return WRONG
         if said.names_nan:
             return SAID
-        nodes = dataclasses.replace(self._program.graph, outputs=(output,)).needed().nodes
         read = [node for node in nodes if not set(holding).isdisjoint(node.sources)]
         is_told = any(not tensors[node.name].dtype.is_floating or _CHOICES.search(node.text) for node in read)
         return WRONG if is_told else OUTSIDE
@@ -144,7 +153,7 @@ class Reference:
         found, expected = found.astype("float64"), expected.astype("float64")
         wrong = self._wrong(number, name, found, expected)
         if wrong.any() and has_two:
-            compiled = self._compiled_outputs(number).get(name)
+            compiled = self._compiled_output(number, name)
             if compiled is not None and compiled.shape == expected.shape:
                 wrong &= ~self._wrong(number, name, compiled.astype("float64"), expected)
         if not wrong.any():
@@ -178,14 +187,19 @@ class Reference:
         self._rounding[number] = max(known, draws), moved
         return moved
 
-    def _compiled_outputs(self, number):
-        """What Keras computes of a trial where XLA compiles it; no outputs where that does not."""
-        if number not in self._compiled:
+    def _compiled_output(self, number, name):
+        """What Keras computes of an output of a trial where XLA compiles it; None where that does not."""
+        if (number, name) not in self._compiled:
             try:
-                self._compiled[number] = self._program.compiled(self.trials[number][1])
+                self._compiled[number, name] = self._program.compiled(self.trials[number][1], name)
             except Exception:  # Of operations that XLA does not have.
-                self._compiled[number] = {}
-        return self._compiled[number]
+                self._compiled[number, name] = None
+        return self._compiled[number, name]
+
+
+def _is_of_large_angles(node, tensors):
+    floats = [np.asarray(tensors[name]) for name in node.sources if tensors[name].dtype.is_floating]
+    return bool(_WAVES.search(node.text)) and any((np.abs(each) > _LARGEST_ANGLE).any() for each in floats)
 
 
 def _distance(found, expected):
@@ -208,8 +222,13 @@ def _noise(random):
         absolute = _ABSOLUTE if _BOUNDED.search(text) else 0
         if _SUMS.search(text):
             absolute += _OF_LARGEST * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
+        if _COORDINATES.search(text):
+            absolute += _OF_COORDINATES * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
         factor = 1 + _UNITS * _ULP * random.uniform(-1, 1, array.shape)
         moved = array * factor + absolute * random.uniform(-1, 1, array.shape)
+        if _UNDERFLOWS.search(text):  # Runtimes may have no denormal numbers, or others in a different order.
+            least = _LEAST * random.choice([0, 1], array.shape) * random.uniform(-1, 1, array.shape)
+            moved = np.where(np.abs(array) < _LEAST, least, moved)
         if text:  # The sign of a zero that is computed is as good as the other one.
             moved = np.where(array == 0, moved * random.choice([-1, 1], array.shape), moved)
         result = tf.constant(moved.astype(array.dtype))

@@ -11,6 +11,8 @@ import re
 
 CHOICES = {
     "n": "1 2 3 4 6",
+    # No head of one number: where there are as many steps as heads, Keras adds its bias to the steps.
+    "h": "2 3 4 6",
     "k": "1 2 3 4 5 (2,) (3,)",
     "k2": "1 2 3 5 (1,3) (3,2) (4,1)",
     "s": "1 1 2 3",
@@ -204,7 +206,7 @@ f3         | layers.<rnn>(<n>, return_sequences=True, return_state=True)({0})[<k
 i2         | layers.<rnn>(<n>, return_sequences=<keep>)(layers.Embedding(9, 4, mask_zero=True)(abs({0} % 9)))
 i2         | layers.GlobalAveragePooling1D()(layers.Embedding(9, 4, mask_zero=True)(abs({0} % 9)))
 f4         | layers.TimeDistributed(layers.Dense(<n>))({0})
-f3         | layers.MultiHeadAttention(2, <n>)({0}, {0}, use_causal_mask=<keep>)
+f3         | layers.MultiHeadAttention(2, <h>)({0}, {0}, use_causal_mask=<keep>)
 f3 ~       | layers.MultiHeadAttention(1, <n>)({0}, {1})
 f3         | layers.Attention(use_scale=<keep>)([{0}, {0}], use_causal_mask=<keep>)
 f3         | layers.AdditiveAttention()([{0}, {0}])

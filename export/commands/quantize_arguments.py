@@ -42,7 +42,12 @@ def add_mode(parser: argparse._ActionsContainer, default: str | None = None) -> 
     known += "" if default else "; several, such as int8,weight_int4, for a bundle each in a folder of its name"
     add("--quantize", metavar="MODE", default=default, help=known)
     add("--calibrate", metavar="FILE", help=".npz with an array for each input, for int8_static, full_int8")
-    add("--ranges", metavar="METHOD", help="how these find ranges: mse (default), percentile or minmax")
+    add(
+        "--ranges",
+        metavar="METHOD",
+        help="how these find ranges: mse (default), percentile, entropy, minmax or moving_average",
+    )
+    add("--activation-bits", type=int, choices=(8, 16), help="bits of their activations (default: 8)")
     help = "weights that are not quantized, such as '*/head/*'; repeatable"
     add("--keep-float", action="append", metavar="PATTERN", help=help)
     add("--gguf", metavar="FILE", help="the GGUF file that the model was read from, whose blocks gguf keeps")
@@ -72,6 +77,7 @@ def read_quantize(arguments: argparse.Namespace) -> Quantization | list[str | Qu
     for option, needed in (
         ("calibrate", "quantize"),
         ("ranges", "calibrate"),
+        ("activation_bits", "calibrate"),
         ("keep_float", "quantize"),
         ("block_size", "quantize"),
         ("gguf", "quantize"),
@@ -109,9 +115,10 @@ def _own_options(arguments: argparse.Namespace, names: Sequence[str]) -> dict[st
     """The options that single modes have, by mode and argument."""
     from keras_transformer.export.quantization.options import GGUF, LEARNED, FullInt8, Int8Static, WeightInt4
 
+    of_activations = {"ranges": arguments.ranges, "activation_bits": arguments.activation_bits}
     given: dict[str, dict[str, Any]] = {
-        Int8Static.mode: {"calibration": arguments.calibrate, "ranges": arguments.ranges},
-        FullInt8.mode: {"calibration": arguments.calibrate, "ranges": arguments.ranges},
+        Int8Static.mode: {"calibration": arguments.calibrate, **of_activations},
+        FullInt8.mode: {"calibration": arguments.calibrate, **of_activations},
         WeightInt4.mode: {"block_size": arguments.block_size},
         GGUF: {"file": arguments.gguf},
         LEARNED: {"source": arguments.weights},

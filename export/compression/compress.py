@@ -13,9 +13,8 @@ from keras_transformer.export.api import export
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.compression.budget import Budget
-from keras_transformer.export.compression.candidates import CANDIDATES, Candidate, rounded
+from keras_transformer.export.compression.candidates import CANDIDATES, Candidate, measured_choices, rounded
 from keras_transformer.export.compression.measuring import Metric
-from keras_transformer.export.compression.mixtures import measured_choices
 from keras_transformer.export.compression.results import FLOAT, Compression, Trial, lost
 from keras_transformer.export.data.report import Report, readable_size
 from keras_transformer.export.errors import ExportError, QuantizationError

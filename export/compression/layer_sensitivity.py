@@ -8,17 +8,21 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from keras_transformer.export.bundle.manifest import read_manifest, write_manifest
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.formats import files_of
 from keras_transformer.export.loading.load import load
 from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.onnx.quantization import full_integers
 from keras_transformer.export.onnx.quantization.graph_quantizer import is_candidate
 from keras_transformer.export.onnx.quantization.quantize import quantize_files
 from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.calibrated import batches_of
 from keras_transformer.export.quantization.calibration_data import bundle_batches
-from keras_transformer.export.quantization.options import MODES, FullInt8, Int8Static, Quantization, matches
+from keras_transformer.export.quantization.mode import SMALL
+from keras_transformer.export.quantization.options import MODES, FullInt8, Int8Static, Quantization, literal, matches
 from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
 from keras_transformer.utils.types import Path
@@ -64,7 +68,7 @@ def sensitivity(
 
     Raises:
         InvalidBundleError: no ONNX files, or quantized ones.
-        QuantizationError: see `export`; the mode is "full_int8"; `evaluation` is not an `Evaluation`, or has inputs for a
+        QuantizationError: see `export`; `evaluation` is not an `Evaluation`, or has inputs for a
             language model, which needs a score.
 
     Example:
@@ -86,26 +90,18 @@ def sensitivity(
         raise InvalidBundleError(f"'{bundle}' contains no float ONNX files to quantize")
     if manifest.generation is not None and len(evaluation.inputs):
         raise QuantizationError("a language model is measured by a score of what it generates, not by inputs")
-    quantization = precision_of(quantize)
-    if quantization is None:
-        raise QuantizationError(
-            f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: {quantize!r}"
-        )
-    if isinstance(quantization, FullInt8):
-        raise QuantizationError("full_int8 quantizes all operators together: sensitivity takes a mode of weights")
-    if isinstance(quantization, Int8Static):
-        batches = bundle_batches(quantization.calibration, manifest)
-        quantization = dataclasses.replace(quantization, calibration=batches)
+    quantization = _precision(quantize, manifest)
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
     files = dict(record.signatures)
     graphs = [read(pathlib.Path(bundle, path)).graph for path in files.values()]
     arrays = {name: constant_of(value) for graph in graphs for name, value in graph.initializers.items()}
     kept = matches(arrays, quantization.keep_float)
-    weights = [name for name, array in arrays.items() if is_candidate(array) and name not in kept]
+    least = 1 if isinstance(quantization, FullInt8) else SMALL
+    weights = [name for name, array in arrays.items() if is_candidate(array, least) and name not in kept]
     found = []
     for weight in ["", *weights]:
-        keep_float = (*quantization.keep_float, *([_literal(weight)] if weight else []))
+        keep_float = (*quantization.keep_float, *([literal(weight)] if weight else []))
         changed = dataclasses.replace(quantization, keep_float=keep_float)
         after, size = _measured(pathlib.Path(bundle), files, changed, evaluation)
         found.append(Sensitivity(weight=weight, size=size, **check_loss(evaluation, ONNX.name, before, after)))
@@ -115,6 +111,18 @@ def sensitivity(
     return [found[0], *sorted(found[1:], key=worth)]
 
 
+def _precision(quantize: Mode, manifest: Manifest) -> Quantization:
+    """The precision of a mode, with its calibration data as batches."""
+    quantization = precision_of(quantize)
+    if quantization is None:
+        raise QuantizationError(
+            f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: {quantize!r}"
+        )
+    if not isinstance(quantization, (Int8Static, FullInt8)):
+        return quantization
+    return dataclasses.replace(quantization, calibration=bundle_batches(quantization.calibration, manifest))
+
+
 def _measured(
     bundle: pathlib.Path, files: dict[str, str], quantization: Quantization, evaluation: Evaluation
 ) -> tuple[Measurement, int]:
@@ -122,7 +130,10 @@ def _measured(
         folder = pathlib.Path(name, "bundle")
         shutil.copytree(bundle, folder)
         manifest = read_manifest(folder)
-        quantize_files(folder, files, quantization, ranges=_ranges(folder, files, quantization))
+        if isinstance(quantization, FullInt8):
+            full_integers.quantize(ExportSpec({}, quantization=quantization), folder, files)
+        else:
+            quantize_files(folder, files, quantization, ranges=_ranges(folder, files, quantization))
         manifest = write_manifest(folder, manifest)
         size = sum(manifest.files[name].size for name in files_of(manifest, ONNX.name))
         return evaluation.measure(load(folder, ONNX.name, check=False)), size
@@ -136,8 +147,3 @@ def _ranges(
     from keras_transformer.export.onnx.quantization.calibrate import ranges_of
 
     return ranges_of(folder, files, batches_of(quantization), quantization.ranges)
-
-
-def _literal(name: str) -> str:
-    """A pattern that matches only this name."""
-    return "".join(f"[{character}]" if character in "*?[" else character for character in name)

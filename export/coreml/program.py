@@ -5,13 +5,14 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.coreml.builder import Builder
-from keras_transformer.export.coreml.halves import ComputesInHalf
+from keras_transformer.export.coreml.builder import Builder, kind_of
 from keras_transformer.export.coreml.library import coremltools
 from keras_transformer.export.coreml.operators import OPERATORS
 
 if TYPE_CHECKING:
     import onnx
+
+    from keras_transformer.export.coreml.builder import Operation, Var
 
 # A pass of coremltools turns indices into 16 bits without a sign, and negative ones into other indices.
 _SHORT_INDICES = "common::add_int16_cast"
@@ -38,7 +39,7 @@ def write_program(path: pathlib.Path, package: pathlib.Path, half: bool) -> None
     graph = onnx.load(str(path)).graph
     opset = tools.target.iOS17
     program = _program(graph, opset, half)
-    precision = tools.transform.FP16ComputePrecision(ComputesInHalf()) if half else tools.precision.FLOAT32
+    precision = tools.transform.FP16ComputePrecision(_ComputesInHalf()) if half else tools.precision.FLOAT32
     passes = tools.PassPipeline.DEFAULT
     passes.remove_passes({_SHORT_INDICES})
     model = tools.convert(
@@ -114,3 +115,37 @@ def _emit(build: Builder, node: onnx.NodeProto, known: dict[str, object]) -> Non
 def _output(build: Builder, result: Any, value: onnx.ValueInfoProto) -> Any:
     number = build.cast(result, "int32") if _kind(value) == "bool" else result
     return build.identity(x=build.reshape(number, _shape(value)), name=value.name)
+
+
+class _ComputesInHalf:
+    """Called with an operator of coremltools before it is changed to 16 bits; returns whether it may be.
+
+    All may but those that compute with integers as numbers, which 16 bits hold up to 2048: positions, counts and what is
+    computed of them alone, such as angles, stay in 32. Operators are given in the order of the program.
+    """
+
+    def __init__(self) -> None:
+        # With the variable, since an `id` may be given again.
+        self._known: dict[int, tuple[Var, bool]] = {}
+
+    def __call__(self, operator: Operation) -> bool:
+        return not self._is_of_integers(operator)
+
+    def _is_of_integers(self, operator: Operation) -> bool:
+        """Whether all float inputs that are no constants were integers."""
+        if operator.op_type == "cast" and kind_of(operator.x) == "int32":
+            return True
+        # `kind_of` says "fp32" of numbers of 16 bits too.
+        given = [each for each in _variables(operator) if each.val is None and kind_of(each) == "fp32"]
+        return bool(given) and all(map(self._was_integer, given))
+
+    def _was_integer(self, variable: Var) -> bool:
+        if id(variable) not in self._known:
+            found = variable.op is not None and self._is_of_integers(variable.op)
+            self._known[id(variable)] = variable, found
+        return self._known[id(variable)][1]
+
+
+def _variables(operator: Operation) -> list[Var]:
+    given = [each if isinstance(each, (list, tuple)) else [each] for each in operator.inputs.values()]
+    return [each for several in given for each in several]

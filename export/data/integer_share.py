@@ -15,11 +15,11 @@ _FEW = 32
 
 
 class Product(NamedTuple):
-    """A product or convolution of a file.
+    """A product or convolution of a file, or another operator on floats.
 
     Args:
         layer: name of its layer, or of the operation where that is not known.
-        multiplications: of numbers, on one probe.
+        multiplications: of numbers, on one probe; 0 of other operators.
         is_integer: whether both factors are integers.
     """
 
@@ -36,7 +36,8 @@ class IntegerShare:
         products: share of the multiplications in products and convolutions whose factors are integers, on one probe; None
             where the operators of the format are not read.
         weights: share of the numbers in weights that are stored in fewer than 32 bits.
-        float_layers: names of the layers with products or convolutions of floats.
+        float_layers: names of the layers with products or convolutions of floats, and in "full_int8" of those with any
+            operators of floats.
         examples: how many examples the ranges of activations were measured on; None where none are measured.
 
     Example:

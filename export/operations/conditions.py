@@ -7,7 +7,11 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node, constant
 
-_MOVES = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Transpose", "Tile", "BroadcastTo", "StridedSlice", "Slice")
+_MOVES = (
+    *("BroadcastTo", "ExpandDims", "Gather", "GatherV2", "Identity", "Reshape", "Slice", "Squeeze", "StridedSlice"),
+    *("Tile", "Transpose"),
+)
+_JOINS = ("ConcatV2", "Pack")
 # Operations whose integers are counts of elements, or their places.
 _COUNTS = ("Shape", "ShapeN", "Size", "Rank", "Range", "ArgMax", "ArgMin", "Where")
 _NARROW = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16)
@@ -69,4 +73,6 @@ def is_small(node: Node | None) -> bool:
     value = constant(node)
     if value is not None:
         return bool((np.abs(value.astype("float64")) < _SMALL).all())
+    if node.op in _JOINS:
+        return all(is_small(node.producer(number)) for number in range(len(node.inputs)))
     return node.op in _COUNTS or (node.op == "Cast" and node.dtype() in _NARROW)

@@ -53,14 +53,22 @@ def known_differences(
 
 
 def inputs_told_apart(graph: TracedGraph, tells: Callable[[Node], bool]) -> list[str]:
-    """The inputs of which a model tells NaN or infinities from other numbers.
+    """The inputs of which a model tells NaN or infinities from other numbers, where that is defined.
+
+    What integer NaN is cast to is not, and infinities become NaN in a product. Nor is what a loop makes of infinities:
+    operators of a whole recurrent layer limit what they take.
 
     Args:
         graph: `TracedGraph` of the signature.
         tells: whether an operation does: `tells_nan` or `tells_infinities`.
     """
-    inputs = _inputs_with_nan(graph)
-    return [name for name in inputs if any(tells(each.node) for each in reads_of(graph, name, _passes(tells)))]
+
+    def is_told_apart(name: str) -> bool:
+        reads = [each.node for each in reads_of(graph, name, _passes(tells))]
+        has_loop = tells is tells_infinities and any(each.op in LOOPS for each in reads)
+        return any(map(tells, reads)) and not has_loop and not any(map(_is_cast_to_integer, reads))
+
+    return list(filter(is_told_apart, _inputs_with_nan(graph)))
 
 
 def tells_nan(node: Node) -> bool:
@@ -83,6 +91,10 @@ def _differs_for_nan(node: Node, format: str) -> bool:
     operation = OPERATIONS.get(node.op)
     regions = () if operation is None else operation.differs.get(format, ())
     return any(each.name == NAN and each.when(node) for each in regions)
+
+
+def _is_cast_to_integer(node: Node) -> bool:
+    return node.op == "Cast" and node.dtype().is_floating and node.attribute("DstT").is_integer
 
 
 def _listed(places: list[str], most: int = 3) -> str:

@@ -182,3 +182,14 @@ def matches(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
             message = f"keep_float '{pattern}' matches none of the weights: {', '.join(sorted(names)[:8])}"
             raise QuantizationError(message, Remedy.WEIGHTS, weight=min(names, default="*"))
     return set().union(*found.values())
+
+
+def literal(name: str) -> str:
+    """A pattern that matches only this name.
+
+    Example:
+
+    >>> literal("block[0]/kernel")
+    'block[[]0]/kernel'
+    """
+    return "".join(f"[{character}]" if character in "*?[" else character for character in name)

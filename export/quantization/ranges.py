@@ -12,10 +12,11 @@ from keras_transformer.export.errors import WeightError
 LARGEST = 6e4
 # Half of them are for negative numbers.
 _BINS = 8192
-_LEVELS = 255
 # Share of the values outside the range of "percentile", on each side.
 _CLIPPED = 1e-5
 _SHARES = np.linspace(0.05, 1.0, 96)
+# The probability of a value in a bin where the integers tell of none.
+_NEVER = 1e-9
 # By what share the scale of a file may differ from that of the range.
 _CLOSE = 1e-4
 
@@ -36,14 +37,17 @@ class RangeObserver:
         self._counts = np.zeros(_BINS, "int64")
         self._limit = 0.0
         self._least, self._largest = 0.0, 0.0
+        self._sums, self._batches = np.zeros(2), 0
 
     def add(self, array: np.ndarray) -> None:
-        """Adds values; infinite ones do not count."""
+        """Adds the values of a batch; infinite ones do not count."""
         values = np.asarray(array, "float64").reshape(-1)
         values = values[np.isfinite(values)]
         if values.size == 0:
             return
-        self._least, self._largest = min(self._least, float(values.min())), max(self._largest, float(values.max()))
+        ends = min(0.0, float(values.min())), max(0.0, float(values.max()))
+        self._sums, self._batches = self._sums + ends, self._batches + 1
+        self._least, self._largest = min(self._least, ends[0]), max(self._largest, ends[1])
         self._grow(max(-self._least, self._largest))
         index = ((values / self._limit + 1) * (_BINS // 2)).astype("int64")
         self._counts += np.bincount(np.clip(index, 0, _BINS - 1), minlength=_BINS)
@@ -58,21 +62,25 @@ class RangeObserver:
             self._counts[quarter:-quarter] = pairs
             self._limit *= 2
 
-    def range(self, method: str) -> tuple[float, float]:
+    def range(self, method: str, bits: int = 8) -> tuple[float, float]:
         """The least and the largest number that integers have to represent; 0 is among them.
 
         Args:
-            method: a key of `RANGES`.
+            method: one of `RANGES`.
+            bits: of the integers.
         """
+        if method == _AVERAGE:
+            least, largest = self._sums / max(self._batches, 1)
+            return float(least), float(largest)
         centers = (np.arange(_BINS) + 0.5) * (2 * self._limit / _BINS) - self._limit
-        return RANGES[method](centers, self._counts, (self._least, self._largest))
+        return _BY_VALUES[method](centers, self._counts, (self._least, self._largest), 2**bits - 1)
 
 
-def _by_extremes(centers, counts, extremes):
+def _by_extremes(centers, counts, extremes, levels):
     return extremes
 
 
-def _by_percentile(centers, counts, extremes):
+def _by_percentile(centers, counts, extremes, levels):
     """Few values are outside on each side."""
     shares = np.cumsum(counts) / max(counts.sum(), 1)
     low, high = np.searchsorted(shares, [_CLIPPED, 1 - _CLIPPED])
@@ -80,13 +88,13 @@ def _by_percentile(centers, counts, extremes):
     return max(min(centers[low], 0.0), least), min(max(centers[min(high, _BINS - 1)], 0.0), largest)
 
 
-def _by_squared_error(centers, counts, extremes):
+def _by_squared_error(centers, counts, extremes, levels):
     """The least expected squared error: a twelfth of a squared step inside, the squared distance outside."""
     sums = [counts * centers**power for power in (0, 1, 2)]
     ends = [np.array([end * share for share in _SHARES]) if end else np.zeros(1) for end in extremes]
     below = _outside(centers, [np.cumsum(each) for each in sums], ends[0], before=True)
     above = _outside(centers, [np.cumsum(each[::-1])[::-1] for each in sums], ends[1], before=False)
-    steps = (ends[1] - ends[0][:, None]) / _LEVELS
+    steps = (ends[1] - ends[0][:, None]) / levels
     errors = counts.sum() * steps**2 / 12 + below[:, None] + above
     low, high = np.unravel_index(errors.argmin(), errors.shape)
     return float(ends[0][low]), float(ends[1][high])
@@ -101,11 +109,40 @@ def _outside(centers, sums, ends, before):
     return np.where(at == inside, np.maximum(distances, 0.0), 0.0)
 
 
-RANGES: dict[str, Callable[..., tuple[float, float]]] = {
+def _by_entropy(centers, counts, extremes, levels):
+    """The least divergence of the values, those outside at the ends, from what the levels inside tell of them."""
+    divergences = [_divergence(centers, counts, [end * share for end in extremes], levels) for share in _SHARES]
+    share = _SHARES[int(np.argmin(divergences))]
+    return float(extremes[0] * share), float(extremes[1] * share)
+
+
+def _divergence(centers, counts, ends, levels):
+    """The Kullback-Leibler divergence of one range."""
+    first, after = np.searchsorted(centers, ends[0]), np.searchsorted(centers, ends[1], side="right")
+    inside = counts[first:after].astype("float64")
+    if not inside.any():
+        return np.inf
+    whole = inside.copy()
+    whole[0] += counts[:first].sum()
+    whole[-1] += counts[after:].sum()
+    level = np.minimum((np.arange(len(inside)) * levels) // len(inside), levels - 1)
+    is_there = inside > 0
+    shared = np.bincount(level, inside) / np.maximum(np.bincount(level, is_there), 1)
+    told = np.where(is_there, shared[level], 0.0) / inside.sum()
+    share = whole / whole.sum()
+    counted = share > 0
+    return float(np.sum(share[counted] * np.log(share[counted] / np.maximum(told[counted], _NEVER))))
+
+
+_AVERAGE = "moving_average"
+_BY_VALUES: dict[str, Callable[..., tuple[float, float]]] = {
     "minmax": _by_extremes,
     "percentile": _by_percentile,
     "mse": _by_squared_error,
+    "entropy": _by_entropy,
 }
+# The ways to find a range. A moving average is that of the extremes of the batches.
+RANGES = (*_BY_VALUES, _AVERAGE)
 
 
 def check_step(format: str, tensor: str, step: tuple[float, float], steps: np.ndarray) -> None:

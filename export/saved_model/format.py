@@ -46,7 +46,7 @@ class SavedModelFormat(Format):
     def stored_weights(
         self, directory: pathlib.Path, files: dict[str, str], names: Sequence[str]
     ) -> Iterator[StoredWeight]:
-        from keras_transformer.export.saved_model.stored_weights import stored_weights
+        from keras_transformer.export.saved_model.weights import stored_weights
 
         return stored_weights(directory, files, names)
 
@@ -57,7 +57,7 @@ class SavedModelFormat(Format):
         files: dict[str, str],
         variables: Sequence[keras.Variable] = (),
     ) -> Iterator[WeightPair] | None:
-        from keras_transformer.export.saved_model.kept_weights import kept_pairs
+        from keras_transformer.export.saved_model.weights import kept_pairs
 
         return kept_pairs(directory, variables) if variables else None
 
@@ -67,7 +67,7 @@ class SavedModelFormat(Format):
         return SavedModelRuntime(directory, manifest, signature, num_threads)
 
     def open_steps(self, directory: pathlib.Path, manifest: Manifest, num_threads: int) -> RuntimeSteps:
-        from keras_transformer.export.saved_model.generation_steps import SavedModelSteps
+        from keras_transformer.export.saved_model.runtime import SavedModelSteps
 
         return SavedModelSteps(directory, manifest, self.name, num_threads)
 

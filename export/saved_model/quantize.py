@@ -18,7 +18,7 @@ from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.quantization.options import KEPT, Quantization, matches
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.saved_model import convert as saved_model
-from keras_transformer.export.saved_model.kept_weights import KeptWeight, unpacked
+from keras_transformer.export.saved_model.weights import KeptWeight, unpacked
 from keras_transformer.utils.types import Tensor
 
 _BLOCK = 128

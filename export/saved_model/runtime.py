@@ -1,6 +1,7 @@
-"""TensorFlow as the runtime of SavedModels."""
+"""TensorFlow as the runtime of SavedModels: single signatures, and the steps of a language model."""
 
 import contextlib
+import os
 import pathlib
 import weakref
 from typing import Any
@@ -8,10 +9,31 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.errors import ExportError
+from keras_transformer.export.remedies import Remedy
+from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.libraries import SAVED_MODEL, TENSORFLOW
 from keras_transformer.export.saved_model.graph_check import FILE, check_saved_model
-from keras_transformer.export.saved_model.process import check_process
 from keras_transformer.utils.captured_stderr import captured_stderr
+from keras_transformer.utils.types import Cache
+
+# The process in which this package began to use TensorFlow, whose threads do not exist in one that is forked from it.
+_user: int | None = None
+
+
+def check_process() -> None:
+    """Refuses the use of TensorFlow in a process that was forked from one that used it.
+
+    Raises:
+        ExportError: this is such a process.
+    """
+    global _user
+    if _user is None:
+        _user = os.getpid()
+    if _user != os.getpid():
+        raise ExportError(
+            "a SavedModel was loaded before this process was forked, and TensorFlow does not run in it", Remedy.PROCESS
+        )
 
 
 def load_saved_model(path: str, num_threads: int) -> Any:
@@ -79,3 +101,18 @@ class SavedModelRuntime:
         check_process()
         outputs = self._function(**{name: self._convert(array) for name, array in arrays.items()})
         return {name: tensor.numpy() for name, tensor in outputs.items()}
+
+
+class SavedModelSteps(RuntimeSteps):
+    """Steps in TensorFlow; the cache stays in its tensors. See `RuntimeSteps`."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._loaded = load_saved_model(str(self._path("prefill")), self._num_threads)
+
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
+        check_process()
+        import tensorflow as tf
+
+        tensors = {name: tf.convert_to_tensor(array) for name, array in {**arrays, **cache}.items()}
+        return self._loaded.signatures[signature](**tensors)

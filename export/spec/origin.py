@@ -14,7 +14,7 @@ from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names, state
 from keras_transformer.export.spec.float32 import half_precisions
 from keras_transformer.export.spec.functional import SERVE, check_model, input_specs, probes_of, serving_function
-from keras_transformer.export.spec.language_signatures import LanguageSignatures
+from keras_transformer.export.spec.language.signatures import LanguageSignatures
 from keras_transformer.export.spec.probes import reference
 from keras_transformer.export.spec.twins import merges_adapters
 from keras_transformer.layers.ternary import has_ternary_kernel

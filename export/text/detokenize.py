@@ -12,9 +12,9 @@ import tensorflow as tf
 from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.text.graph import IDS, MASK
+from keras_transformer.export.text.normalization.utf8 import repaired
 from keras_transformer.export.text.steps import before, flag, gather, indices, repeated, scattered
 from keras_transformer.export.text.tokenizer_parts import parts_of
-from keras_transformer.export.text.utf8 import repaired
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.text.byte_fallback import with_fallback
-from keras_transformer.export.text.byte_level import ByteLevelSteps, Prefix
-from keras_transformer.export.text.byte_pairs import Merges
-from keras_transformer.export.text.composition import Composition
-from keras_transformer.export.text.sentencepiece import SentencePieceSteps
+from keras_transformer.export.text.models.byte_fallback import with_fallback
+from keras_transformer.export.text.models.byte_level import ByteLevelSteps, Prefix
+from keras_transformer.export.text.models.byte_pairs import Merges
+from keras_transformer.export.text.models.sentencepiece import SentencePieceSteps
+from keras_transformer.export.text.models.unigram import UnigramSteps
+from keras_transformer.export.text.models.wordpiece import WordPieceSteps
+from keras_transformer.export.text.models.words import GPT2, PATTERNS, DigitSplitter, Splitter
+from keras_transformer.export.text.normalization.composition import Composition
 from keras_transformer.export.text.tokenizer_parts import pair_of, parts_of, type_of, unsupported
-from keras_transformer.export.text.unigram import UnigramSteps
-from keras_transformer.export.text.wordpiece import WordPieceSteps
-from keras_transformer.export.text.words import GPT2, PATTERNS, DigitSplitter, Splitter
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
 from keras_transformer.text.tokenizers.tokenizer_files import MAX_CHARACTERS_PER_WORD, PREFIX

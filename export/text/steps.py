@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.text.code_points import PAGE, PagedTable
+from keras_transformer.export.text.normalization.code_points import PAGE, PagedTable
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 # Sorts after every index, rank and id.

@@ -84,7 +84,8 @@ def export_training(
     ['classifier/head/kernel', 'classifier/head/bias']
     """
     from keras_transformer.export.training.spec import TrainingSpec
-    from keras_transformer.export.writing.bundle_writer import complete, export_spec
+    from keras_transformer.export.writing.bundle_writer import export_spec
+    from keras_transformer.export.writing.float_files import complete
 
     require_keras("export_training")
     check_metadata(metadata)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 import shutil
 import tempfile
@@ -12,16 +13,13 @@ from typing import Any, TypeGuard
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import timestamp, write_manifest
-from keras_transformer.export.bundle.preprocessing import read_vocabularies
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.data.export_spec import ExportSpec, Probe
-from keras_transformer.export.data.limits import change_limit, limits_of
 from keras_transformer.export.data.manifest import FILE as MANIFEST
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.report import Artifact
-from keras_transformer.export.format import Format
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores, open_artifact
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
@@ -31,18 +29,11 @@ from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.preprocessing import preprocessor
-from keras_transformer.export.verification.quantized.classes import check_classes
-from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
-from keras_transformer.export.verification.quantized.float_predictions import (
-    FloatPredictions,
-    ModelSteps,
-    checked_behavior,
-    token_rows,
-)
-from keras_transformer.export.verification.quantized.integers import integer_share
-from keras_transformer.export.verification.quantized.outputs import verify_quantized
-from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord, check_quantized_weights
+from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement
+from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, ModelSteps, token_rows
+from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord
+from keras_transformer.export.writing.judgment import Given, judge
+from keras_transformer.export.writing.quantized_files import advice_on_weights, open_copy, quantize_files
 from keras_transformer.generation import GenerationSpec
 
 # Batches of calibration data that a bundle is verified with.
@@ -117,62 +108,36 @@ class QuantizedCopies:
         self, artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: Manifest
     ) -> tuple[Artifact, Manifest]:
         """Quantizes the files of one format in a copy, and judges them; returns its `Artifact`, and the new manifest."""
-        name, quantization, evaluation = artifact.format, spec.quantization, spec.evaluation
-        start = time.perf_counter()
-        before = self._float_measurement(name) if _has_data(evaluation) else None
+        name, start = artifact.format, time.perf_counter()
+        before = self._float_measurement(name) if _has_data(spec.evaluation) else None
         spec = self._calibrated(spec)
-        probes = self._probes(name, spec)
-        further = self._further_probes(name, spec)
-        predictions = self._float_predictions(name)
-        judged = predictions is not None
-        limit = change_limit(quantization.mode, quantization.tolerance, is_judged_on_text=judged)
-        is_lenient = judged and quantization.tolerance == limits_of(quantization.mode).change
+        advice = functools.partial(advice_on_weights, self._source, self._manifest, spec, name)
+        probes, further = self._probes(name, spec), self._further_probes(name, spec)
+        given = Given(probes, further, self._float_predictions(name), before, advice)
         others_size = writing.bytes_in(folder) - artifact.size
-        files = dict(manifest.artifact(name).signatures)
-        _quantize_files(get_format(name), _of_files(spec, folder, manifest, name), folder, manifest)
+        quantize_files(name, spec, folder, manifest)
         size = writing.bytes_in(folder) - others_size
-        if isinstance(quantization, FullInt8):
-            write_probes(folder, probes)  # The bundle is verified again on data within the ranges.
-        weights = check_quantized_weights(name, self._source, folder, files, quantization, spec.variables)
-        integers = integer_share(name, spec, folder, manifest, probes, weights)
-        times: dict[str, float] = {}
-        parity, classes = verify_quantized(
-            folder, name, probes, limit, manifest, times, further=further, is_judged_on_text=is_lenient
-        )
-        behavior, scores = None, None
-        if predictions:
-            behavior = checked_behavior(predictions, folder, manifest, name, quantization.mode)
-        elif classes and not {"prefill", "decode"} <= spec.signatures.keys():
-            behavior = dict(classes)
-            check_classes(f"{name}, {quantization.mode}", classes, limits_of(quantization.mode))
-        if evaluation and before:
-            after = evaluation.measure(_open(folder, manifest, spec, name))
-            scores = dict(check_loss(evaluation, f"{name}, {quantization.mode}", before, after))
+        if isinstance(spec.quantization, FullInt8):
+            write_probes(folder, given.probes)  # The bundle is verified again on data within the ranges.
+        found = judge(name, spec, self._source, folder, manifest, given)
+        shared: dict[str, Any] = {"size": size, "float_size": artifact.size, **found.shared()}
         record = dataclasses.replace(
             manifest.artifact(name),
-            size=size,
-            weights=None if weights is None else _record(weights),
-            milliseconds=times,
-            parity=tuple(parity),
-            float_size=artifact.size,
-            quantization=quantization.mode,
-            tolerance=limit,
+            weights=None if found.weights is None else _record(found.weights),
+            milliseconds=found.milliseconds,
+            parity=tuple(found.parity),
+            quantization=spec.quantization.mode,
+            tolerance=found.limit,
             float_files=None if spec.runs_floats else NOT_RUN,
-            integers=integers,
-            behavior=behavior,
-            evaluation=scores,
+            **shared,
         )
         quantized = dataclasses.replace(
             artifact,
-            size=size,
-            rounded=None if weights is None else weights["rounded"],
-            float_size=artifact.size,
-            integers=integers,
-            parity=parity,
-            probes=sum(map(len, (*probes.values(), *further.values()))),
+            rounded=None if found.weights is None else found.weights["rounded"],
+            parity=found.parity,
+            probes=sum(map(len, (*given.probes.values(), *given.further.values()))),
             seconds=artifact.seconds + time.perf_counter() - start,
-            evaluation=scores,
-            behavior=behavior,
+            **shared,
         )
         return quantized, manifest.with_artifact(name, record)
 
@@ -206,7 +171,9 @@ class QuantizedCopies:
     def _float_measurement(self, name: str) -> Measurement:
         """What the evaluation measures of the float files of one format."""
         if name not in self._measured:
-            self._measured[name] = self._spec.evaluation.measure(_open(self._source, self._manifest, self._spec, name))
+            self._measured[name] = self._spec.evaluation.measure(
+                open_copy(self._source, self._manifest, self._spec, name)
+            )
         return self._measured[name]
 
     def _float_predictions(self, name: str) -> FloatPredictions | None:
@@ -254,28 +221,6 @@ def quantize_in_place(
         return copies.quantize(artifact, spec, folder, manifest)
 
 
-def _quantize_files(format: Format, spec: ExportSpec, folder: pathlib.Path, manifest: Manifest) -> None:
-    """Replaces the float files of a format by quantized ones: its own, or those made from the quantized files of another."""
-    if format.made_from is None:
-        format.quantize(spec, folder, dict(manifest.artifact(format.name).signatures))
-    else:
-        format.convert(dict(manifest.artifact(format.made_from).signatures), spec, folder)
-
-
-def _of_files(spec: ExportSpec, folder: pathlib.Path, manifest: Manifest, format: str) -> ExportSpec:
-    """The spec of the files of a format; the calibration is of what they take."""
-    records = manifest.artifact(format).preprocessing
-    if not records:
-        return spec.whole() if get_format(format).takes_text else spec
-    calibration = getattr(spec.quantization, "calibration", None)
-    if calibration is None:
-        return spec
-    name, preprocessing = next(iter(records.items()))
-    preprocess = preprocessor(preprocessing, read_vocabularies(folder, preprocessing.paths))
-    prepared = [preprocess(arrays) for arrays in calibration]
-    return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, calibration=prepared))
-
-
 def _record(weights: QuantizedWeightRecord) -> WeightsRecord:
     """What the manifest says of the weights."""
     return WeightsRecord(weights["equal"], (), tuple(weights["unaccounted"]), weights["rounded"])
@@ -284,11 +229,3 @@ def _record(weights: QuantizedWeightRecord) -> WeightsRecord:
 def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:
     """Whether an evaluation measures more than text."""
     return evaluation is not None and (len(evaluation.inputs) > 0 or evaluation.score is not None)
-
-
-def _open(folder: pathlib.Path, manifest: Manifest, spec: ExportSpec, name: str) -> Any:
-    if spec.generation:
-        from keras_transformer.export.loading.language_runtime import open_language_model
-
-        return open_language_model(folder, manifest, name, available_cores())
-    return open_artifact(folder, manifest, name, next(iter(spec.signatures)))

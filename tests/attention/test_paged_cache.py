@@ -132,7 +132,6 @@ def test_states_are_gathered_put_back_and_copied():
     copied = pooled.copy(pools, np.array([4, 1]), np.array([2, 3]))
     assert array(copied["a"]).tolist() == [[0, 1], [2, 3], [8, 9], [2, 3], [8, 9]]
     assert after["key"] is pools["key"]
-    assert pooled.state_bytes == 4 * 4
 
 
 @pytest.mark.parametrize("sizes", [{"num_blocks": 1}, {"block_size": 0}])

@@ -1,5 +1,6 @@
 """Exports small models in integers: `full_int8_worker.py OUT_DIRECTORY`; see test_full_int8.py."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -12,10 +13,12 @@ import keras
 import numpy as np
 from keras import layers
 
-from keras_transformer.export import FullInt8, export, load
+from keras_transformer.export import Evaluation, ExportOptions, FullInt8, QuantizationError, export, load
 from keras_transformer.export.onnx.quantization.full_integers import tensor_ranges as onnx_ranges
 from keras_transformer.export.onnx.weights.folding import fold
+from keras_transformer.export.tflite.quantization import loops
 from keras_transformer.export.tflite.quantization.full_integers import tensor_ranges as tflite_ranges
+from keras_transformer.export.tflite.tree import read
 
 
 def convolutions():
@@ -45,15 +48,41 @@ def attention():
 
 
 def recurrent():
-    """A loop in TFLite, an operator in ONNX: both stay float."""
+    """Loops in TFLite, operators in ONNX, of which the products or the weights are of integers."""
     x = keras.Input((6, 8), name="x")
-    return keras.Model(x, layers.Dense(3, name="output")(layers.LSTM(8, name="memory")(x))), (6, 8)
+    y = layers.Bidirectional(layers.LSTM(8, return_sequences=True, name="memory"), name="both")(x)
+    y = layers.SimpleRNN(8, name="simple")(layers.GRU(8, return_sequences=True, name="gates")(y))
+    return keras.Model(x, layers.Dense(3, name="output")(y)), (6, 8)
 
 
+def expected_ranges(model, x):
+    """What the products of the forward LSTM read and compute at each step."""
+    layer = model.get_layer("both").forward_layer
+    states = np.pad(np.asarray(layer(x)), ((0, 0), (1, 0), (0, 0)))[:, :-1]
+    kernels = [np.asarray(each) for each in (layer.cell.kernel, layer.cell.recurrent_kernel)]
+    pairs = [(read, read @ kernel) for read, kernel in zip((x, states), kernels, strict=True)]
+    return [[[float(each.min()), float(each.max())] for each in pair] for pair in pairs]
+
+
+def measured_ranges(model, content, batches):
+    """The same, as they are measured."""
+    kernels = (
+        model.get_layer("both").forward_layer.cell.kernel,
+        model.get_layer("both").forward_layer.cell.recurrent_kernel,
+    )
+    found = loops.product_ranges(content, batches, loops.weights_of_steps(read(content), ()), "minmax")
+    return [found[loops.content_of(np.asarray(each).T)] for each in kernels]
+
+
+ENDS = {8: {"input_type": "int8", "output_type": "uint8"}, 16: {"input_type": "int16", "output_type": "int16"}}
 CASES = {each.__name__: each for each in (convolutions, attention, recurrent)}
 
 
-def measured(out, name, format):
+def label(name, format, bits):
+    return f"{name}_{format}" if bits == 8 else f"{name}_{format}_{bits}"
+
+
+def measured(out, name, format, bits):
     """What a bundle computes for other data, and what its report says."""
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(0)
@@ -63,36 +92,63 @@ def measured(out, name, format):
         is_variance = each.path.endswith("variance")
         each.assign(each + random.normal(scale=0.1, size=each.shape) ** (2 if is_variance else 1))
     data = data.astype("float32")
-    folder = out / f"{name}_{format}"
-    ends = {"input_type": "int8", "output_type": "uint8"} if name == "convolutions" and format == "tflite" else {}
-    quantizations = ["float32", FullInt8((data[:40], np.zeros(40)), **ends)]
+    folder = out / label(name, format, bits)
+    ends = ENDS[bits] if name == "convolutions" and format == "tflite" else {}
+    quantizations = ["float32", FullInt8((data[:40], np.zeros(40)), activation_bits=bits, **ends)]
     artifact = export(model, folder, [format], quantize=quantizations, progress=False)["full_int8"][format]
     (found,) = load(folder / "full_int8")(data[40:]).values()
     expected = np.asarray(model(data[40:]))
+    of_steps = None
     batches = [{model.inputs[0].name: data[:40]}]
     file = folder / "float32" / f"model.{format}"
     if format == "tflite":
-        ranges = [[*key, *ends] for key, ends in tflite_ranges(file.read_bytes(), batches).items()]
+        if name == "recurrent":
+            of_steps = {
+                "expected": expected_ranges(model, data[:40]),
+                "found": measured_ranges(model, file.read_bytes(), batches),
+            }
+        ranges = [[*key, *ends] for key, ends in tflite_ranges(file.read_bytes(), batches, bits=bits).items()]
     else:
-        ranges = [[key, *ends] for key, ends in onnx_ranges(fold(file, folder), batches).items()]
+        ranges = [[key, *ends] for key, ends in onnx_ranges(fold(file, folder), batches, bits=bits).items()]
     return {
         "error": float(np.sqrt(np.mean(np.square(found - expected)) / np.mean(np.square(expected)))),
         "agreement": float(np.mean(found.argmax(-1) == expected.argmax(-1))),
         "integers": artifact.integers.to_dict(),
         "ranges": ranges,
+        "of_steps": of_steps,
     }
+
+
+def costly(out, format):
+    """What an export says of a network of which one layer does not bear 8 bits: the scales are those of what is not read."""
+    x = keras.Input((64,), name="x")
+    exact, fragile = (layers.Dense(size, use_bias=False, name=name) for size, name in ((64, "exact"), (32, "fragile")))
+    model = keras.Model(x, fragile(exact(x)))
+    kernel = np.random.default_rng(0).normal(0, 0.1, (64, 32))
+    kernel[32:] = 100
+    exact.kernel.assign(np.eye(64))
+    fragile.kernel.assign(kernel)
+    data = np.eye(64, dtype="float32")[:32]
+    options = ExportOptions(evaluation=Evaluation([data], [kernel[:32].argmax(-1)], max_loss=0.1))
+    mode = FullInt8(data, tolerance=10.0)
+    try:
+        export(model, out / f"costly_{format}", [format], quantize=mode, options=options, progress=False)
+    except QuantizationError as error:
+        return {"refused": str(error)}
+    return {"refused": ""}
 
 
 def main():
     out = pathlib.Path(sys.argv[1])
     results = {}
-    for name in CASES:
-        for format in ("tflite", "onnx"):
-            try:
-                results[f"{name}_{format}"] = measured(out, name, format)
-            except Exception:  # The test shows it.
-                results[f"{name}_{format}"] = {"crash": traceback.format_exc()}
-            (out / "results.json").write_text(json.dumps(results))
+    for name, format, bits in itertools.product(CASES, ("tflite", "onnx"), ENDS):
+        try:
+            results[label(name, format, bits)] = measured(out, name, format, bits)
+        except Exception:  # The test shows it.
+            results[label(name, format, bits)] = {"crash": traceback.format_exc()}
+    for format in ("tflite", "onnx"):
+        results[f"costly_{format}"] = costly(out, format)
+    (out / "results.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from keras_transformer.export.api import export_spec
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.spec.functional import functional_spec
-from keras_transformer.export.spec.language import language_spec
+from keras_transformer.export.spec.language.spec import language_spec
 from keras_transformer.models import Decoder, Encoder, Size, ViT
 from keras_transformer.positions import Rotary
 from keras_transformer.tasks import LanguageModel

@@ -395,7 +395,16 @@ case("Sum", _gradients, ROWS, OTHERS[:1], name="gradient")
 case("Sum", lambda x: keras.ops.jvp(lambda y: tf.sin(y) * y, (x,), (x,))[1], ROWS, name="forward")
 case("Sum", _gradients, ROWS[:, :1], OTHERS[0], name="gradient of ranks")
 case("Select", lambda x, y: RAW.Select(condition=x > 0, x=1 / x, y=y), ROWS * np.float32([0, 1, 1, 1, 1]), OTHERS)
+ENLARGED = np.ones((2, 1, 1, 1), "float32")
 UNSURE = np.array([[np.inf, -np.inf, np.nan, 2, 0, -3]], "float32")
+for name in ("IsFinite", "IsInf"):
+    function = getattr(RAW, name)
+    case(
+        name,
+        lambda x, op=function: op(x=tf.nn.conv2d_transpose(x[..., None, None], ENLARGED, (1, 14, 1, 1), (2, 1)) + 1.0),
+        np.array([[1, np.inf, 0, -np.inf, 2, -3, 0]], "float32"),
+        name="of an enlarged image",
+    )
 case("SelectV2", lambda x: tf.where(tf.math.is_finite(x), x, 0.0), UNSURE)
 # The converter of TFLite makes constants finite.
 case(

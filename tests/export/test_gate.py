@@ -14,7 +14,7 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.parity import CEILING
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.spec.functional import functional_spec
-from keras_transformer.export.spec.language_signatures import LanguageSignatures
+from keras_transformer.export.spec.language.signatures import LanguageSignatures
 from keras_transformer.export.verification import outputs, verify
 from keras_transformer.export.verification.comparison import UNMEASURED
 

@@ -57,6 +57,14 @@ def test_nothing_is_drawn_where_the_model_tells_nothing():
     assert added(lambda x: ops.maximum(x, 0.0) + ops.softmax(x)) == ({}, [])
 
 
+def test_nothing_is_drawn_where_nan_becomes_an_integer():
+    def as_bytes(x):
+        return ops.where(ops.isfinite(x), 1.0, -1.5) + ops.cast(ops.cast(ops.clip(x, -128, 127), "int8"), "float32")
+
+    assert added(as_bytes) == ({}, [])
+    assert list(added(lambda x: ops.cast(ops.where(ops.isnan(x), 3.0, x), "int32"))[0]) == ["batch=5, NaN"]
+
+
 def test_a_region_of_which_nothing_is_shown_is_named():
     found, left = added(lambda x: ops.sum(ops.where(ops.isfinite(x), x, x * 2.0)))
     assert found == {}

@@ -19,7 +19,7 @@ from keras_transformer.export import InvalidBundleError, InvalidModelError, expo
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.onnx.generation_steps import OnnxSteps
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
-from keras_transformer.export.saved_model.generation_steps import SavedModelSteps
+from keras_transformer.export.saved_model.runtime import SavedModelSteps
 from keras_transformer.export.tflite.generation_steps import TFLiteSteps
 from keras_transformer.generation import (
     BeamSearch,

@@ -222,7 +222,7 @@ def test_strings_are_text_bytes_or_objects():
 
 
 def test_steps_are_only_those_that_are_needed():
-    from keras_transformer.export.spec.split_model import split_model
+    from keras_transformer.export.spec.preprocessed.split_model import split_model
 
     city, age = keras.Input((), dtype="string", name="city"), keras.Input((), name="age")
     lookup = layers.StringLookup(vocabulary=["a"])(city)

@@ -73,6 +73,21 @@ def test_zero_is_in_every_range(method):
     assert observed(np.array([-4.0, -1.0])).range(method)[1] >= 0
 
 
+@pytest.mark.parametrize("tails", [2.5, 30])
+def test_entropy_leaves_out_tails_and_keeps_what_is_flat(tails):
+    values = np.random.default_rng(0).standard_t(tails, 40_000)
+    low, high = observed(values).range("entropy")
+    assert (low > 0.6 * values.min()) == (tails == 2.5)
+    assert np.mean((values < low) | (values > high)) < 0.01
+    flat = observed(np.linspace(-1, 3, 100_001)).range("entropy")
+    assert flat == pytest.approx((-1, 3), rel=0.03)
+
+
+def test_a_moving_average_is_that_of_the_extremes_of_batches():
+    observer = observed(np.array([-1.0, 2.0]), np.array([-3.0, 1.0]), np.array([1.0, 9.0]))
+    assert observer.range("moving_average") == pytest.approx((-4 / 3, 4.0))
+
+
 def test_an_unknown_way_is_refused():
-    with pytest.raises(QuantizationError, match="mse. Received: 'entropy'"):
-        Int8Static([{}], ranges="entropy")
+    with pytest.raises(QuantizationError, match="moving_average. Received: 'widest'"):
+        Int8Static([{}], ranges="widest")

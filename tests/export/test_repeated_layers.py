@@ -11,7 +11,7 @@ from keras_transformer import models, tasks
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.export.graph.repeated_layers import MARK, RepeatedLayers
 from keras_transformer.export.spec.functional import functional_spec
-from keras_transformer.export.spec.language import language_spec
+from keras_transformer.export.spec.language.spec import language_spec
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 VOCABULARY = 40

@@ -67,7 +67,8 @@ def test_solutions_move_as_far_as_their_matrix_is_ill_conditioned():
     rounding, outputs = measured(model, {"matrix": matrix, "right": np.array([[[1], [2]]], "float32")})
     (moved,), (output,) = rounding.values(), outputs.values()
     share = moved.max() / np.abs(output).max() / ULP
-    assert 0.05 * np.linalg.cond(matrix[0]) < share < 1.1 * np.linalg.cond(matrix[0])
+    # The backward error of a matrix of two rows is two units.
+    assert 0.1 * np.linalg.cond(matrix[0]) < share < 2.2 * np.linalg.cond(matrix[0])
 
 
 def test_all_factors_move():

@@ -119,8 +119,10 @@ def test_a_language_model_is_measured_by_a_score(monkeypatch):
         layer_sensitivity.sensitivity("bundle", "int8", Evaluation([np.eye(2)]))
 
 
-def test_weights_do_not_become_integers_one_at_a_time_where_all_operators_do(monkeypatch):
-    manifest = Manifest({}, {"onnx": ArtifactRecord({}, size=0)}, tolerance=1e-5)
-    monkeypatch.setattr(layer_sensitivity, "read_manifest", lambda bundle: manifest)
-    with pytest.raises(QuantizationError, match="full_int8 quantizes all operators together"):
-        layer_sensitivity.sensitivity("bundle", FullInt8([np.eye(2)]), Evaluation([np.eye(2)]))
+def test_one_weight_in_float_among_operators_of_integers(folder):
+    data, labels = (np.load(folder / "test.npz")[name] for name in ("x", "labels"))
+    evaluation = Evaluation([data], [labels])
+    whole, first, second = layer_sensitivity.sensitivity(folder / "bundle", FullInt8(data), evaluation)
+    assert [each.weight for each in (whole, first, second)] == ["", FRAGILE, EXACT]
+    assert [each.score for each in (first, second)] == [1.0, whole.score]
+    assert whole.score < 0.1

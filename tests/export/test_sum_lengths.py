@@ -43,6 +43,7 @@ def lengths(function, kind):
         ("Mean", lambda tf: tf.reduce_mean(X, (0, 2)), 35),
         ("Cumsum", lambda tf: tf.cumsum(X, 1), 3),
         ("AddV2", lambda tf: tf.add(X, X), 1),
+        ("Svd", lambda tf: tf.linalg.svd(X, compute_uv=False), 8 * 7**2),
     ],
 )
 def test_lengths(kind, function, expected):

@@ -17,7 +17,7 @@ from keras_transformer.export import (
     write_text_onnx,
     write_text_tflite,
 )
-from keras_transformer.export.text import spec
+from keras_transformer.export.text.files import spec
 from keras_transformer.text import SentencePiece, WordPiece, from_huggingface
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "tokenizers"

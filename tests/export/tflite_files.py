@@ -38,3 +38,10 @@ def kinds(path):
     """Returns the names of the operators of the first graph."""
     graph = graphs(read(path.read_bytes()))[0]
     return [graph.kind(operator) for operator in graph.subgraph.operators]
+
+
+def float_operators(content):
+    """Returns the names of the operators that read floats, but for those at the ends and between integers and floats."""
+    (graph,) = graphs(read(content))
+    readers = [each for each in graph.subgraph.operators if graph.kind(each) not in ("QUANTIZE", "DEQUANTIZE", "CAST")]
+    return [graph.kind(each) for each in readers if "FLOAT32" in [graph.type(int(i)) for i in each.inputs if i >= 0]]

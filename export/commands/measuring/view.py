@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evaluate", metavar="FILE", help=help)
     help = "the quantization for --evaluate: int8 (default), weight_int8, weight_int4 or fp16"
     parser.add_argument("--quantize", metavar="MODE", default="int8", help=help)
-    parser.set_defaults(calibrate=None, ranges=None, keep_float=None, gguf=None, weights=None, block_size=None)
+    parser.set_defaults(calibrate=None, ranges=None, activation_bits=None)
+    parser.set_defaults(keep_float=None, gguf=None, weights=None, block_size=None)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ from keras_transformer.export.quantization.kept import check_models
 from keras_transformer.export.quantization.options import KEPT
 from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.spec.functional import check_model
-from keras_transformer.export.spec.language import check_stepwise
+from keras_transformer.export.spec.language.spec import check_stepwise
 from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.writing.quantizing import quantize_in_place
 from keras_transformer.generation.stop import as_end_ids

@@ -18,7 +18,7 @@ from keras_transformer.export.engines.transformers_js.decoder import BATCH, DECO
 from keras_transformer.export.engines.transformers_js.tasks import ENGINE
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
-from keras_transformer.export.spec.language_probes import LanguageProbes, label_of
+from keras_transformer.export.spec.language.probes import LanguageProbes, label_of
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from keras_transformer.export.engines.transformers_js.encoder_decoder import (
 )
 from keras_transformer.export.engines.transformers_js.tasks import DECODER, ENGINE, TASKS, TRANSCRIBER
 from keras_transformer.export.errors import ExportError, InvalidModelError
-from keras_transformer.export.spec.language import check_stepwise
-from keras_transformer.export.spec.language_probes import LanguageProbes
+from keras_transformer.export.spec.language.probes import LanguageProbes
+from keras_transformer.export.spec.language.spec import check_stepwise
 from keras_transformer.utils.types import JsonObject, Path
 
 if TYPE_CHECKING:

@@ -93,16 +93,10 @@ def write_transformers_js(
     >>> report["onnx"].ratio <= 1e-5
     True
     """
-    if task not in TASKS:
-        raise ExportError(f"task must be one of {', '.join(TASKS)}. Received: {task!r}")
+    _check(model, task, metadata, tolerance, node_modules)
     quantization = precision_of(quantize, model)
     dtype, suffix = _dtype(quantization)
-    check_model(model)
-    check_metadata(metadata)
-    check_tolerance(tolerance)
     target = writing.check_target(directory)
-    if node_modules is not None:
-        check.check_node(node_modules)
     arguments = (model, task, tokenizer, processor)
     graphs: Any = (
         LanguageGraphs(*arguments, tolerance) if TASKS[task].generates else OneGraph(*arguments, metadata or {})
@@ -126,6 +120,18 @@ def write_transformers_js(
             verify.verify_bundle(work)
     artifact.path = str(target / artifact.path)
     return Report(str(target), {onnx.ONNX: artifact}, reported_tolerance(quantization, tolerance))
+
+
+def _check(
+    model: keras.Model, task: str, metadata: JsonObject | None, tolerance: float | None, node_modules: Path | None
+) -> None:
+    if task not in TASKS:
+        raise ExportError(f"task must be one of {', '.join(TASKS)}. Received: {task!r}")
+    check_model(model)
+    check_metadata(metadata)
+    check_tolerance(tolerance)
+    if node_modules is not None:
+        check.check_node(node_modules)
 
 
 def _dtype(quantization: Quantization | None) -> tuple[str, str]:

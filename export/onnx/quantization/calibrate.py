@@ -34,7 +34,7 @@ def ranges_of(
         directory: `pathlib.Path` of the bundle.
         files: dict of signature name to the file's path in it; there must be one.
         calibration: iterable of dicts of arrays by input name.
-        method: a key of `quantization.ranges.RANGES`.
+        method: one of `quantization.ranges.RANGES`.
         of_results: bool. Whether convolutions have ranges, and the results of products and convolutions without a bias,
             named `TENSOR/result`, and the arguments of activation functions, named `TENSOR/argument`.
 

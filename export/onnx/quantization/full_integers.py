@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,11 +17,13 @@ import onnx
 import onnx_ir as ir
 
 from keras_transformer.export.errors import ConversionError, QuantizationError
-from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.graph import add_constant, make_node, name_of, put_first
+from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantization.calibrate import session_with_outputs
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
-from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, fold
+from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, fold, origins
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
+from keras_transformer.export.quantization.block_quantize import by_channel
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver, check_step, unknown_step
@@ -41,8 +43,9 @@ OPERATORS = (
     *("AveragePool", "GlobalAveragePool", "MaxPool", "Resize", "Pad", "Slice", "Split", "DepthToSpace", "SpaceToDepth"),
     *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"),
 )
-# That of a softmax, whose results are up to 1.
-_SOFTMAX = (1 / 255, 0)
+_RECURRENT = ("LSTM", "GRU", "RNN")
+# The opset from which standard operators have 16 bits.
+_WITH_16_BITS = 21
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]) -> None:
@@ -54,8 +57,8 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         files: dict of signature name to the file's path in it.
 
     Raises:
-        QuantizationError: a pattern of `keep_float` matches no weight, there are several files, or inputs or outputs are to
-            be integers.
+        QuantizationError: a pattern of `keep_float` matches no weight, there are several files, inputs or outputs are to
+            be integers, or the operators that the options allow have no 16 bits.
         ConversionError: the folded file computes something else, or onnxruntime.quantization fails.
         WeightError: a tensor of the file has another scale than its range.
     """
@@ -64,28 +67,35 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         raise QuantizationError("full_int8 calibrates one forward pass", Remedy.STEPS)
     if {quantization.input_type, quantization.output_type} != {"float32"}:
         raise QuantizationError("onnx: inputs and outputs of integers are TFLite's", Remedy.ENDS)
+    options = spec.onnx or OnnxOptions()
+    if quantization.activation_bits == 16 and options.target < _WITH_16_BITS and not options.contrib_ops:
+        raise QuantizationError("onnx: activations of 16 bits need opset 21, or contrib_ops", Remedy.CONTRIB)
     (path,) = set(files.values())
     batches = batches_of(quantization)
     with tempfile.TemporaryDirectory() as name:
         folded = fold(directory / path, pathlib.Path(name))
         check_folded(directory / path, folded, batches[0])
-        ranges = tensor_ranges(folded, batches, quantization.ranges)
+        bits = quantization.activation_bits
+        ranges = tensor_ranges(folded, batches, quantization.ranges, bits)
+        kept = _kept_weights(read(folded).graph, origins(directory / path), quantization.keep_float)
         quantized = pathlib.Path(name, "quantized.onnx")
-        onnx.save(in_integers(folded, ranges, quantization.keep_float), str(quantized))
+        onnx.save(in_integers(folded, ranges, kept, bits), str(quantized))
         model = read(quantized)
         _name_weights(model.graph)
+        store_recurrent_weights(model.graph, kept)
         model.metadata_props.update({**read(directory / path).metadata_props, FOLDED: "yes"})
-        check_scales(model.graph, ranges)
+        check_scales(model.graph, ranges, bits)
         GraphFiles(directory, 1).save({path: model})
 
 
-def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str = "mse") -> Ranges:
+def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str = "mse", bits: int = 8) -> Ranges:
     """The ranges of all float tensors that the main graph of a file takes and computes, on calibration data.
 
     Args:
         path: path of a float file.
         calibration: list of dicts of arrays by input name.
-        method: a key of `quantization.ranges.RANGES`.
+        method: one of `quantization.ranges.RANGES`.
+        bits: of the activations.
 
     Raises:
         QuantizationError: the model rejects the data.
@@ -100,19 +110,19 @@ def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str 
         for name, array in [*zip(names, results, strict=True), *batch.items()]:
             if np.asarray(array).dtype == np.float32:
                 observers.setdefault(name, RangeObserver()).add(np.asarray(array))
-    return {name: observer.range(method) for name, observer in observers.items()}
+    return {name: observer.range(method, bits) for name, observer in observers.items()}
 
 
-def in_integers(path: pathlib.Path, ranges: Ranges, keep_float: Sequence[str] = ()) -> onnx.ModelProto:
+def in_integers(path: pathlib.Path, ranges: Ranges, kept: Collection[str] = (), bits: int = 8) -> onnx.ModelProto:
     """A float file with the integers and scales of onnxruntime.quantization.
 
     Args:
         path: path of a folded file.
         ranges: the result of `tensor_ranges`.
-        keep_float: patterns of the weights whose operators stay float.
+        kept: names of the initializers whose operators stay float.
+        bits: of the activations.
 
     Raises:
-        QuantizationError: a pattern matches no weight.
         ConversionError: onnxruntime.quantization fails.
     """
     from onnxruntime.quantization import QuantType
@@ -123,34 +133,59 @@ def in_integers(path: pathlib.Path, ranges: Ranges, keep_float: Sequence[str] = 
         name: TensorData(lowest=np.float32(least), highest=np.float32(largest))
         for name, (least, largest) in ranges.items()
     }
-    floats = _kept_nodes(read(path).graph, ranges, keep_float)
-    types = (QuantType.QInt8, QuantType.QUInt8, TensorsData(CalibrationMethod.MinMax, data))
+    floats = _kept_nodes(read(path).graph, ranges, kept)
+    activations = QuantType.QUInt16 if bits == 16 else QuantType.QUInt8
+    types = (QuantType.QInt8, activations, TensorsData(CalibrationMethod.MinMax, data))
+    model = onnx.load(str(path))
+    is_contrib = bits == 16 and max(each.version for each in model.opset_import if not each.domain) < _WITH_16_BITS
+    options = {"UseQDQContribOps": True} if is_contrib else {}
     with captured() as log:
         try:
-            quantizer = QDQQuantizer(onnx.load(str(path)), True, False, *types, [], floats, list(OPERATORS), {})
+            quantizer = QDQQuantizer(model, True, False, *types, [], floats, list(OPERATORS), options)
             return quantizer.quantize_model()
         except library_exceptions() as error:
             reason = f"onnxruntime.quantization fails: {one_line(error)}"
             raise ConversionError(ONNX, reason, log()) from error
 
 
-def _kept_nodes(graph: ir.Graph, ranges: Ranges, keep_float: Sequence[str]) -> list[str]:
+def _kept_weights(graph: ir.Graph, names: Mapping[str, str], patterns: Sequence[str]) -> set[str]:
+    """The initializers of a folded graph that are made of weights which match a pattern, by name."""
+    unfolded = [name.removeprefix("ConvMulFusion_W_") for name in graph.initializers]
+    weights = [names.get(name, name) for name in unfolded]
+    kept = matches(weights, patterns)
+    return {name for name, weight in zip(graph.initializers, weights, strict=True) if weight in kept}
+
+
+def _kept_nodes(graph: ir.Graph, ranges: Ranges, kept: Collection[str]) -> list[str]:
     """The names of nodes with a weight that stays float, or with numbers that no step of 8 bits has beside others."""
-    kept = matches(map(_original, graph.initializers), keep_float)
     found: list[str] = []
     for node in graph:
         names = [name_of(value) for value in (*node.inputs, *node.outputs)]
         ends = [abs(end) for name in names for end in ranges.get(name, ())]
         constants = [constant_of(graph.initializers[name]) for name in names if name in graph.initializers]
         ends += [float(np.abs(np.asarray(each)).max(initial=0)) for each in constants if each.dtype == np.float32]
-        if max(ends, default=0.0) > LARGEST or kept.intersection(map(_original, names)):
+        if max(ends, default=0.0) > LARGEST or not set(names).isdisjoint(kept):
             found.append(str(node.name))
     return found
 
 
-def _original(name: str) -> str:
-    """The name of the weight into which a factor was folded."""
-    return name.removeprefix("ConvMulFusion_W_")
+def store_recurrent_weights(graph: ir.Graph, kept: Collection[str]) -> None:
+    """Stores the weights of recurrent operators in 8 bits, from which floats are computed: there are no integer kernels.
+
+    Args:
+        graph: the quantized graph, changed in place.
+        kept: names of the weights that stay float.
+    """
+    weights = [value for node in graph if node.op_type in _RECURRENT for value in node.inputs[1:3] if value is not None]
+    for old in dict.fromkeys(each for each in weights if each.is_initializer() and each.name not in kept):
+        name, array = name_of(old), np.asarray(constant_of(old))  # (1, gates, width)
+        codes, scale = by_channel(array[0].T)
+        arrays = {"int8": np.ascontiguousarray(codes.T)[None], "scale": scale, "zero": np.zeros(len(scale), "int8")}
+        stored = tuple(add_constant(graph, f"{name}.{label}", each) for label, each in arrays.items())
+        node = make_node("DequantizeLinear", stored, name, f"{name}/to_float", axis=1)
+        del graph.initializers[name]
+        old.replace_all_uses_with(node.outputs[0])
+        put_first(graph, [node])
 
 
 def _name_weights(graph: ir.Graph) -> None:
@@ -161,17 +196,19 @@ def _name_weights(graph: ir.Graph) -> None:
             node.outputs[0].name = name_of(node.outputs[0]).removesuffix("_DequantizeLinear_Output")
 
 
-def check_scales(graph: ir.Graph, ranges: Ranges) -> None:
+def check_scales(graph: ir.Graph, ranges: Ranges, bits: int = 8) -> None:
     """Checks that tensors become integers by the steps of one of the measured ranges, and floats by the same steps.
 
     Args:
         graph: the quantized graph.
         ranges: those of the float file.
+        bits: of the activations.
 
     Raises:
         WeightError: names the tensor.
     """
-    allowed = np.array([_SOFTMAX, *(_step(*ends) for ends in ranges.values())])
+    # The results of a softmax have the range from 0 to 1.
+    allowed = np.array([_step(*ends, bits) for ends in ((0.0, 1.0), *ranges.values())])
     for node, (scale, zero) in _steps(graph):
         source = (
             node.inputs[0].producer() if node.op_type == "DequantizeLinear" and node.inputs[0] is not None else None
@@ -197,8 +234,8 @@ def _number(value: ir.Value | None) -> float:
     return 0.0 if value is None else float(np.asarray(constant_of(value)).reshape(()))
 
 
-def _step(least: float, largest: float) -> tuple[float, float]:
-    """The scale and the zero point of a range in 8 bits, as onnxruntime.quantization chooses them."""
+def _step(least: float, largest: float, bits: int) -> tuple[float, float]:
+    """The scale and the zero point of a range, as onnxruntime.quantization chooses them."""
     least, largest = min(least, 0.0), max(largest, 0.0)
-    scale = (largest - least) / 255
+    scale = (largest - least) / (2**bits - 1)
     return scale or 1.0, 0.0 if scale == 0 else round(-least / scale)

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from keras_transformer.export.quantization.options import Quantization
 
 
-def is_candidate(array: AnyArray) -> bool:
+def is_candidate(array: AnyArray, least: int = SMALL) -> bool:
     """Whether a weight is large enough to quantize."""
-    return array.dtype == np.float32 and array.ndim > 1 and array.size >= SMALL
+    return array.dtype == np.float32 and array.ndim > 1 and array.size >= least
 
 
 class GraphQuantizer:

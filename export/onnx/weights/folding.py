@@ -10,7 +10,9 @@ import numpy as np
 import onnx
 
 from keras_transformer.export.errors import ConversionError
+from keras_transformer.export.onnx.graph import name_of
 from keras_transformer.export.onnx.options import CONTRIB
+from keras_transformer.export.onnx.weights.dequantize import ConstantReader
 from keras_transformer.export.runtime.libraries import ONNX
 
 if TYPE_CHECKING:
@@ -45,6 +47,18 @@ def fold(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     model.opset_import.extend(domains)
     onnx.save(model, options.optimized_model_filepath)
     return pathlib.Path(options.optimized_model_filepath)
+
+
+def origins(path: pathlib.Path) -> dict[str, str]:
+    """The names of the weights that tensors are computed from alone, by those of the tensors, which may be folded.
+
+    Args:
+        path: path of a float file.
+    """
+    reader = ConstantReader(path)
+    values = [value for node in reader.graph for value in node.inputs if value is not None]
+    found = {name_of(value): reader.root(value) for value in values if not value.is_initializer()}
+    return {name: name_of(root) for name, root in found.items() if root.is_initializer()}
 
 
 def check_folded(path: pathlib.Path, folded: pathlib.Path, batch: Mapping[str, np.ndarray]) -> None:

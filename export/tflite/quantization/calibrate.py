@@ -30,7 +30,7 @@ def find_ranges(
     Args:
         content: bytes of a float .tflite file.
         calibration: iterable of dicts of arrays by input name; each runs through every signature that accepts it.
-        method: a key of `quantization.ranges.RANGES`.
+        method: one of `quantization.ranges.RANGES`.
 
     Returns:
         Dict of the buffer of a product's weights to `((least, largest) of its input, (least, largest) of its output)`.

@@ -20,9 +20,10 @@ from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver,
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.quantization import int16_activations, loops
 from keras_transformer.export.tflite.quantization.calibrate import runs_on
 from keras_transformer.export.tflite.tree import indices, read, read_file, schema, size_of, write, write_file
-from keras_transformer.export.tflite.weights.weight import find_weights
+from keras_transformer.export.tflite.weights.weight import Weight, find_weights, name_by_channels, readers
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
 
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
 
 # The range of a tensor by the indices of its graph and its own.
 Ranges: TypeAlias = "dict[tuple[int, int], tuple[float, float]]"
-# Results whose kernels have a scale of their own, as pairs of scale and zero point in 8 bits.
-_FIXED = ((1 / 256, -128), (1 / 128, 0), (16 / 256, 127))
+# Results whose kernels have a scale of their own, as pairs of scale and zero point, by the bits of activations.
+_FIXED = {8: ((1 / 256, -128), (1 / 128, 0), (16 / 256, 127)), 16: ((int16_activations.SIGMOID, 0),)}
+_INTEGERS = ("INT8", "UINT8", "INT16")
 # Narrower ranges contain at least the numbers up to this one, of both signs.
 _NARROW, _NEAR_ZERO = 1e-5, 1e-6
 # The range of a tensor that is zero throughout.
@@ -59,15 +61,25 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     (path,) = {directory / each for each in files.values()}
     content = path.read_bytes()
     quantization: FullInt8 = spec.quantization
-    ranges = tensor_ranges(content, batches_of(quantization), quantization.ranges)
-    model = read(in_integers(content, ranges, quantization, spec.variables))
+    bits = quantization.activation_bits
+    batches, method = batches_of(quantization), quantization.ranges
+    ranges = tensor_ranges(content, batches, method, bits)
     before = read(content)
+    in_loops = loops.weights_of_steps(before, _kept_weights(before, quantization, spec.variables))
+    is_static = bits == 16 or spec.target is not None
+    of_steps = loops.product_ranges(content, batches, in_loops, method) if is_static else None
+    model = read(in_integers(content, ranges, quantization, spec.variables))
+    loops.quantize_products(model, in_loops, of_steps)
+    if bits == 16:
+        int16_activations.mend(model)
+        is_integer = {f"{end}s": getattr(quantization, f"{end}_type") == "int16" for end in ("input", "output")}
+        int16_activations.use_integer_ends(model, **is_integer)
     model.metadata, model.description = None, before.description
     _copy_metadata(before, model)
     if spec.target is not None:
         spec.target.rewrite_integers(model)
     write_file(model, path)
-    check_scales(read_file(path), ranges)
+    check_scales(read_file(path), ranges, bits, of_steps)
 
 
 def in_integers(
@@ -85,11 +97,15 @@ def in_integers(
         QuantizationError, ConversionError: see `quantize`.
     """
     import tensorflow as tf
+    from tensorflow.compiler.mlir.lite.types_pb2 import QUANTIZED_INT8, QUANTIZED_INT16
     from tensorflow.lite.python.convert import mlir_quantize
 
-    model = read(content)
-    floats = _kept_results(model, quantization.keep_float, variables) | _results_beyond(model, ranges)
+    model, is_wide = read(content), quantization.activation_bits == 16
+    floats = _kept_results(_kept_weights(model, quantization, variables)) | _results_beyond(model, ranges)
     floats |= _results_like_bodies(model, {number for number, _ in ranges})
+    if is_wide:
+        floats |= int16_activations.results_without_kernel(model)
+        int16_activations.quantize_constants(model, floats)
     for number, graph in enumerate(graphs(model)):
         for index, tensor in enumerate(graph.tensors):
             if (number, index) in ranges:
@@ -100,18 +116,20 @@ def in_integers(
     types = {f"{end}_data_type": tf.as_dtype(getattr(quantization, f"{end}_type")) for end in ("input", "output")}
     with captured() as log:
         try:
-            return mlir_quantize(write(model), denylisted_nodes=floats, **types)
+            kind = QUANTIZED_INT16 if is_wide else QUANTIZED_INT8
+            return mlir_quantize(write(model), inference_type=kind, denylisted_nodes=floats, **types)
         except library_exceptions() as error:
             raise ConversionError(TFLITE, f"TensorFlow's quantizer fails: {one_line(error)}", log()) from error
 
 
-def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "mse") -> Ranges:
+def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "mse", bits: int = 8) -> Ranges:
     """The ranges of all float tensors that a file computes, on calibration data.
 
     Args:
         content: bytes of a float .tflite file.
         calibration: list of dicts of arrays by input name.
-        method: a key of `quantization.ranges.RANGES`.
+        method: one of `quantization.ranges.RANGES`.
+        bits: of the activations.
 
     Returns:
         The ranges. The bodies of loops have none: errors of a state in 8 bits would add up over the steps.
@@ -130,7 +148,7 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
                 observers.setdefault((number, index), RangeObserver()).add(values)
     if names:
         raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
-    found = {key: observer.range(method) for key, observer in observers.items()}
+    found = {key: observer.range(method, bits) for key, observer in observers.items()}
     ranges = {key: _quantizable(*ends) for key, ends in found.items()}
     _join_states(model, ranges)
     return ranges
@@ -164,16 +182,18 @@ def _computed(graph: Graph) -> Iterator[int]:
             yield index
 
 
-def _kept_results(model: ModelT, patterns: Sequence[str], variables: Sequence[keras.Variable]) -> set[str]:
-    """The names of what is computed with a weight that stays float."""
+def _kept_weights(model: ModelT, quantization: FullInt8, variables: Sequence[keras.Variable]) -> list[Weight]:
+    """The weights that stay float."""
     weights = find_weights(model, variables, least=1)
-    kept = matches({weight.name for weight in weights}, patterns)
-    places = [place for weight in weights if weight.name in kept for place in weight.tensors]
-    found: set[str] = set()
-    for graph, index in places:
-        graph.find_uses()
-        found |= {graph.name(int(reader.outputs[0])) for reader in graph.readers[index]}
-    return found
+    name_by_channels(weights if quantization.keep_float else (), variables)
+    kept = matches({weight.name for weight in weights}, quantization.keep_float)
+    return [weight for weight in weights if weight.name in kept]
+
+
+def _kept_results(weights: Sequence[Weight]) -> set[str]:
+    """The names of what is computed with weights that stay float."""
+    places = [place for weight in weights for place in weight.tensors]
+    return {graph.name(int(reader.outputs[0])) for graph, index in places for reader, _ in readers(graph, index)}
 
 
 def _results_beyond(model: ModelT, ranges: Ranges) -> set[str]:
@@ -216,21 +236,26 @@ def _copy_metadata(before: ModelT, after: ModelT) -> None:
         add_metadata(after, name, content)
 
 
-def check_scales(model: ModelT, ranges: Ranges) -> None:
+def check_scales(model: ModelT, ranges: Ranges, bits: int = 8, of_steps: loops.ProductRanges | None = None) -> None:
     """Checks that every tensor of integers has the steps of one of the measured ranges, or the fixed ones of its kernel.
 
     Args:
         model: `ModelT` of the quantized file.
         ranges: those of the float file.
+        bits: of the activations.
+        of_steps: ranges of the products in loops.
 
     Raises:
         WeightError: names the tensor.
     """
-    allowed = np.array([*_FIXED, *(_step(*ends) for ends in ranges.values()), *_of_constants(model)])
+    step_of = int16_activations.step if bits == 16 else _step
+    of_loops = [loops.step(*ends) for pair in (of_steps or {}).values() for ends in pair]
+    steps = (step_of(*ends) for ends in ranges.values())
+    allowed = np.array([*_FIXED[bits], *steps, *of_loops, *_of_constants(model)])
     for graph in graphs(model):
         for index in range(len(graph.tensors)):
             parameters = graph.tensors[index].quantization
-            if graph.type(index) not in ("INT8", "UINT8") or graph.is_constant(index) or parameters is None:
+            if graph.type(index) not in _INTEGERS or graph.is_constant(index) or parameters is None:
                 continue
             if parameters.scale is None or not len(parameters.scale):
                 continue

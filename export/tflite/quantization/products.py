@@ -1,10 +1,10 @@
-"""The products and convolutions of TFLite files: how many numbers each multiplies, and whether they are integers."""
+"""What TFLite files compute: how many numbers each product multiplies, and whether they are integers."""
 
 from __future__ import annotations
 
 import math
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from keras_transformer.export.data.integer_share import Product
 from keras_transformer.export.tflite.graph import Graph, graphs
@@ -20,10 +20,11 @@ _KINDS: dict[str, tuple[int, Callable[[list[tuple[int, ...]], tuple[int, ...]], 
     "TRANSPOSE_CONV": (1, lambda inputs, result: math.prod(inputs[2][:-1]) * math.prod(inputs[1])),
 }
 _INTEGERS = frozenset(["INT4", "INT8", "UINT8", "INT16"])
+_CONVERSIONS = ("QUANTIZE", "DEQUANTIZE", "CAST")
 
 
 def products(path: pathlib.Path, locate: Callable[[str, str], str]) -> Iterator[Product]:
-    """Yields the products and convolutions of a file, with dynamic sizes as 1.
+    """Yields the products and convolutions of a file, with dynamic sizes as 1, and what else is computed of floats.
 
     Args:
         path: path of the file.
@@ -35,10 +36,15 @@ def products(path: pathlib.Path, locate: Callable[[str, str], str]) -> Iterator[
 
 def _products(graph: Graph, locate: Callable[[str, str], str]) -> Iterator[Product]:
     for operator in graph.subgraph.operators:
-        if graph.kind(operator) not in _KINDS:
-            continue
-        position, count = _KINDS[graph.kind(operator)]
-        inputs, (result, *_) = indices(operator.inputs), indices(operator.outputs)
-        shapes = [graph.shape(index) if index >= 0 else () for index in inputs]
-        layer = locate("", graph.name(result).split(";")[0])
-        yield Product(layer, count(shapes, graph.shape(result)), graph.type(inputs[position]) in _INTEGERS)
+        kind, inputs, results = graph.kind(operator), indices(operator.inputs), indices(operator.outputs)
+        layer = locate("", graph.name(results[0]).split(";")[0])
+        if kind in _KINDS:
+            position, count = _KINDS[kind]
+            shapes = [graph.shape(index) if index >= 0 else () for index in inputs]
+            yield Product(layer, count(shapes, graph.shape(results[0])), graph.type(inputs[position]) in _INTEGERS)
+        elif kind not in _CONVERSIONS and _has_floats(graph, inputs) and _has_floats(graph, results):
+            yield Product(layer, 0, False)
+
+
+def _has_floats(graph: Graph, tensors: Iterable[int]) -> bool:
+    return any(index >= 0 and graph.type(index) == "FLOAT32" for index in tensors)

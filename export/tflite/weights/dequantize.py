@@ -13,7 +13,8 @@ from keras_transformer.export.tflite.tree import indices, schema, shape_of, size
 if TYPE_CHECKING:
     from ai_edge_litert.schema_py_generated import BufferT, QuantizationParametersT
 
-_PLAIN = {"FLOAT32": "float32", "FLOAT16": "float16", "INT8": "int8", "INT32": "int32", "INT64": "int64"}
+_PLAIN = {"FLOAT32": "float32", "FLOAT16": "float16"}
+_PLAIN |= {f"INT{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
 _PACKED = {"INT4": 4, "INT2": 2}
 
 

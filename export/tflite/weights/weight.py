@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ai_edge_litert.schema_py_generated import ModelT, OperatorT, TensorT
 
 _SAMPLES = 64
+# Axes of the weight of a convolution.
+_CONVOLUTION = 4
 # Operators, with the input, whose kernels read quantized weights with a scale for each row (the first axis).
 ROWS = {"FULLY_CONNECTED": 1, "EMBEDDING_LOOKUP": 1, "CONV_2D": 1}
 
@@ -85,6 +87,37 @@ def find_weights(model: ModelT, variables: Sequence[keras.Variable] = (), least:
             weights.append(Weight(buffer, model.buffers[buffer].data, shapes.pop(), name, tensors))
     known = [_Variable(each) for each in variables if len(each.shape) > 1]
     return [weight for weight in weights if _is_named(weight, known)]
+
+
+def name_by_channels(weights: Sequence[Weight], variables: Sequence[keras.Variable]) -> None:
+    """Names weights of convolutions, into which factors of channels were folded, by the variables that they are made of.
+
+    Args:
+        weights: some of the result of `find_weights`, changed in place.
+        variables: the Keras variables.
+    """
+    kernels = [each for each in variables if len(each.shape) > 2]
+    for weight in weights if kernels else ():
+        if weight.is_variable or len(weight.shape) != _CONVOLUTION:
+            continue
+        values = weight.values
+        rows = values.reshape(values.shape[-1 if values.shape[0] == 1 else 0], -1)
+        rows = values.reshape(-1, values.shape[-1]).T if values.shape[0] == 1 else rows
+        weight.name = next((each.path for each in kernels if _is_by_channel(rows, np.asarray(each))), weight.name)
+
+
+def _is_by_channel(rows: np.ndarray, kernel: np.ndarray) -> bool:
+    """Whether each row of a weight is a multiple of that of a kernel `(..., I, O)`, or `(..., C, M)` of a depthwise one."""
+    if rows.size != kernel.size:
+        return False
+    columns = (kernel.reshape(-1, kernel.shape[-1]), kernel.reshape(-1, kernel.shape[-2] * kernel.shape[-1]))
+    return any(each.T.shape == rows.shape and _are_proportional(rows, each.T) for each in columns)
+
+
+def _are_proportional(rows: np.ndarray, others: np.ndarray) -> bool:
+    peaks = np.abs(others).argmax(axis=1)[:, None]
+    ours, theirs = (np.take_along_axis(each, peaks, 1) for each in (rows, others))
+    return np.allclose(rows * theirs, others * ours, rtol=1e-4, atol=1e-6 * float(np.abs(theirs * ours).max()))
 
 
 def _is_large(model: ModelT, tensor: TensorT, least: int) -> bool:

@@ -98,13 +98,16 @@ class Evaluation:
         return np.asarray(array).argmax(axis=-1).reshape(-1)
 
 
-def check_loss(evaluation: Evaluation, name: str, before: Measurement, after: Measurement) -> Loss:
+def check_loss(
+    evaluation: Evaluation, name: str, before: Measurement, after: Measurement, advice: Callable[[], str] = str
+) -> Loss:
     """Compares two measurements, and raises if the loss exceeds the bounds.
 
     Args:
         evaluation: `Evaluation`.
         name: what was quantized, for the error.
         before, after: results of `measure` for the float and for the quantized model.
+        advice: what the error says besides, found where a bound is exceeded.
 
     Returns:
         `Loss`.
@@ -118,10 +121,11 @@ def check_loss(evaluation: Evaluation, name: str, before: Measurement, after: Me
         agreement = float(stays.mean())
     if agreement is not None and evaluation.min_agreement is not None and not agreement >= evaluation.min_agreement:
         raise QuantizationError(
-            f"{name}: {agreement:.2%} of the predictions stay, at least {evaluation.min_agreement:.2%} must"
+            f"{name}: {agreement:.2%} of the predictions stay, at least {evaluation.min_agreement:.2%} must{advice()}"
         )
     old, new = before["score"], after["score"]
     limit = evaluation.max_loss
     if limit is not None and old is not None and new is not None and not old - new <= limit:
-        raise QuantizationError(f"{name}: the score falls from {old:.4g} to {new:.4g}, by more than {limit:.4g}")
+        figures = f"the score falls from {old:.4g} to {new:.4g}, by more than {limit:.4g}"
+        raise QuantizationError(f"{name}: {figures}{advice()}")
     return {"score_float": old, "score": new, "agreement": agreement}

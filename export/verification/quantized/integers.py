@@ -61,4 +61,7 @@ def integer_share(
         return IntegerShare.of(None, weights["share"], examples)
     arrays = probes[key][0].inputs
     own = {record.names[key].inputs[each]: array for each, array in arrays.items()} if key in record.names else arrays
-    return IntegerShare.of(get_format(name).products(folder / path, spec.locate, own), weights["share"], examples)
+    found = get_format(name).products(folder / path, spec.locate, own)
+    if found is not None and not isinstance(spec.quantization, FullInt8):
+        found = (each for each in found if each.multiplications)
+    return IntegerShare.of(found, weights["share"], examples)

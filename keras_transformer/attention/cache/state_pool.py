@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 from keras import ops
 
-from keras_transformer.attention.cache.layout import bits, split_cache
+from keras_transformer.attention.cache.layout import split_cache
 from keras_transformer.utils.types import Cache, Shape, Tensor
 
 # The row for padding. It belongs to no sequence.
@@ -101,11 +100,6 @@ class StatePool:
         """Returns pools with rows `sources` copied to `targets`, int32 `(n,)` each. For copy-on-write."""
         take = take or _take
         return self.write(pools, {name: take(pools[name], sources) for name in self.states}, targets, put)
-
-    @property
-    def state_bytes(self) -> int:
-        """int: the size of the state of one sequence in bytes."""
-        return sum(math.prod(shape) * bits(dtype) // 8 for shape, dtype in self.states.values())
 
 
 def _take(pool, rows):

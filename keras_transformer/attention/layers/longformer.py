@@ -108,13 +108,7 @@ class LongformerAttention(TokenMixer):
         self.attention_window = attention_window
         self._window = attention_window // 2 + 1
         self.dilation = dilation if isinstance(dilation, int) else tuple(dilation)
-        self._dilations = (dilation,) * num_heads if isinstance(dilation, int) else tuple(dilation)
-        if len(self._dilations) != num_heads:
-            raise ValueError(
-                f"dilation must be one number, or one for each of the {num_heads} heads. Received: {dilation}"
-            )
-        for each in self._dilations:
-            positive("dilation", each)
+        self._dilations = _dilations(dilation, num_heads)
         self.num_global_tokens = num_global_tokens
         self.max_global_tokens = max_global_tokens
         self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
@@ -271,3 +265,11 @@ def _tokens(inputs):
     """Returns the inputs of the query, key and value projections."""
     value = inputs.query if inputs.value is None else inputs.value
     return inputs.query, value if inputs.key is None else inputs.key, value
+
+
+def _dilations(dilation: int | Sequence[int], num_heads: int) -> tuple[int, ...]:
+    """The dilation of each head."""
+    dilations = (dilation,) * num_heads if isinstance(dilation, int) else tuple(dilation)
+    if len(dilations) != num_heads:
+        raise ValueError(f"dilation must be one number, or one for each of the {num_heads} heads. Received: {dilation}")
+    return tuple(positive("dilation", each) for each in dilations)

@@ -283,7 +283,11 @@ class MultiHeadAttention(CachedLayer):
             segment_ids=segment_ids,
             training=training,
         )
-        attend = self._attend_over_axes if len(query.shape) > 3 else self._heads().attend
+        return self._attend(inputs, return_attention_scores, is_captured)
+
+    def _attend(self, inputs: MixerInputs, return_attention_scores: bool, is_captured: bool) -> Outputs:
+        """Returns what `call` returns; records the scores if the plots ask for them."""
+        attend = self._attend_over_axes if len(inputs.query.shape) > 3 else self._heads().attend
         output, scores, cache = attend(inputs)
         if is_captured:
             capture.record(self, scores)

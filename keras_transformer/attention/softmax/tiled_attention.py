@@ -101,7 +101,7 @@ def _backward(
     """Returns the gradients of all arguments, by a loop over blocks of keys."""
     rows = (query, upstream, normalizer, _sums(upstream, context))
     counts, (size, key_size) = tiles.counts, tiles.sizes
-    batch, heads, key_heads = ops.shape(query)[0], query.shape[1], key.shape[1]
+    batch, key_heads = ops.shape(query)[0], key.shape[1]
 
     def column(
         j: Tensor, query_gradients: Tensor, key_gradients: Tensor, value_gradients: Tensor, *for_learned: object
@@ -124,14 +124,21 @@ def _backward(
         following = _put(key_gradients, j, _swap(sums[0])), _put(value_gradients, j, _swap(sums[1]))
         return j + 1, query_gradients, *following, *sums[2:]
 
-    shapes = [(counts[0], batch * heads, size * query.shape[3])]
-    shapes += [(counts[1], batch * key_heads, key_size * x.shape[3]) for x in (key, value)]
-    shapes += [x.shape for x in learned]
-    state = (integer(0), *(ops.zeros(shape, dtype="float32") for shape in shapes))
+    state = (integer(0), *_zero_sums(query, key, value, learned, tiles))
     _, *sums = ops.while_loop(lambda j, *_: j < counts[1], column, state)
     wholes = [_whole(sums[at], x.shape[1], x.shape[3]) for at, x in enumerate((query, key, value))]
     arguments = (query, key, value, *learned)
     return tuple(ops.cast(x, of.dtype) for x, of in zip((*wholes, *sums[3:]), arguments, strict=True))
+
+
+def _zero_sums(query: Tensor, key: Tensor, value: Tensor, learned, tiles: Tiles) -> list[Tensor]:
+    """Returns zeros to sum the gradients in: a row for each block of queries, of keys and of values, and the weights."""
+    counts, (size, key_size) = tiles.counts, tiles.sizes
+    batch, heads, key_heads = ops.shape(query)[0], query.shape[1], key.shape[1]
+    shapes = [(counts[0], batch * heads, size * query.shape[3])]
+    shapes += [(counts[1], batch * key_heads, key_size * x.shape[3]) for x in (key, value)]
+    shapes += [x.shape for x in learned]
+    return [ops.zeros(shape, dtype="float32") for shape in shapes]
 
 
 def _tile_gradients(

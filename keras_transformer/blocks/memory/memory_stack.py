@@ -11,8 +11,8 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.partition.bands import block_count, pad_length
+from keras_transformer.backend.kernels.loops import seeded_iterations
 from keras_transformer.blocks.batch_statistics import refuse_batch_statistics
-from keras_transformer.blocks.memory.loop_seeds import seeded_iterations
 from keras_transformer.blocks.memory.memory_steps import SLABS, extend, label
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.recurrence.sequential import sequential_scan

@@ -5,12 +5,10 @@ from __future__ import annotations
 from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
-from keras_transformer.checkpoints.families.audio.hubert import Hubert
 from keras_transformer.checkpoints.families.audio.moonshine import Moonshine
 from keras_transformer.checkpoints.families.audio.parakeet import ParakeetCTC, ParakeetEncoder
 from keras_transformer.checkpoints.families.audio.vits import Vits
-from keras_transformer.checkpoints.families.audio.wav2vec2 import Wav2Vec2Architecture
-from keras_transformer.checkpoints.families.audio.wavlm import Wavlm
+from keras_transformer.checkpoints.families.audio.wav2vec2 import Hubert, Wav2Vec2Architecture, Wavlm
 from keras_transformer.checkpoints.families.audio.whisper import Whisper
 from keras_transformer.checkpoints.families.multimodal.clip import Clip, ClipText, ClipVision
 from keras_transformer.checkpoints.families.multimodal.kosmos2 import Kosmos2Architecture
@@ -22,22 +20,18 @@ from keras_transformer.checkpoints.families.multimodal.siglip2 import Siglip2, S
 from keras_transformer.checkpoints.families.recurrent.kimi_linear import KimiLinear
 from keras_transformer.checkpoints.families.recurrent.mamba2 import Mamba2
 from keras_transformer.checkpoints.families.recurrent.minimax import MiniMax
-from keras_transformer.checkpoints.families.recurrent.qwen3_5 import Qwen3_5Text
-from keras_transformer.checkpoints.families.recurrent.qwen3_next import Qwen3Next
+from keras_transformer.checkpoints.families.recurrent.qwen3_next import Qwen3_5Text, Qwen3Next
 from keras_transformer.checkpoints.families.recurrent.rwkv import Rwkv
 from keras_transformer.checkpoints.families.recurrent.rwkv7 import Rwkv7
 from keras_transformer.checkpoints.families.text.decoders.bloom import Bloom
 from keras_transformer.checkpoints.families.text.decoders.falcon import Falcon
-from keras_transformer.checkpoints.families.text.decoders.gemma import Gemma
-from keras_transformer.checkpoints.families.text.decoders.gemma2 import Gemma2
-from keras_transformer.checkpoints.families.text.decoders.gemma3 import Gemma3
+from keras_transformer.checkpoints.families.text.decoders.gemma import Gemma, Gemma2, Gemma3
 from keras_transformer.checkpoints.families.text.decoders.gemma3n import Gemma3n
 from keras_transformer.checkpoints.families.text.decoders.gpt2 import Gpt2
 from keras_transformer.checkpoints.families.text.decoders.gpt_neox import GptNeoX
 from keras_transformer.checkpoints.families.text.decoders.opt import Opt
 from keras_transformer.checkpoints.families.text.decoders.reformer import ReformerArchitecture
-from keras_transformer.checkpoints.families.text.encoder_decoders.bart import Bart, MBart
-from keras_transformer.checkpoints.families.text.encoder_decoders.marian import Marian, Pegasus
+from keras_transformer.checkpoints.families.text.encoder_decoders.bart import Bart, Marian, MBart, Pegasus
 from keras_transformer.checkpoints.families.text.encoder_decoders.t5 import MT5Architecture, T5Architecture
 from keras_transformer.checkpoints.families.text.encoders.albert import Albert
 from keras_transformer.checkpoints.families.text.encoders.bert import Bert
@@ -56,32 +50,26 @@ from keras_transformer.checkpoints.families.text.encoders.roformer import Roform
 from keras_transformer.checkpoints.families.text.encoders.xlnet import Xlnet
 from keras_transformer.checkpoints.families.text.llama_like.diffllama import DiffLlama
 from keras_transformer.checkpoints.families.text.llama_like.granite import Granite
-from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
-from keras_transformer.checkpoints.families.text.llama_like.mistral import Mistral
+from keras_transformer.checkpoints.families.text.llama_like.llama import Llama, Mistral
 from keras_transformer.checkpoints.families.text.llama_like.olmo2 import Olmo2
 from keras_transformer.checkpoints.families.text.llama_like.phi3 import Phi3
-from keras_transformer.checkpoints.families.text.llama_like.qwen2 import Qwen2
-from keras_transformer.checkpoints.families.text.llama_like.qwen3 import Qwen3
+from keras_transformer.checkpoints.families.text.llama_like.qwen import Qwen2, Qwen3
 from keras_transformer.checkpoints.families.text.llama_like.smollm3 import SmolLM3
-from keras_transformer.checkpoints.families.text.mixtures_of_experts.deepseek_v2 import DeepseekV2
-from keras_transformer.checkpoints.families.text.mixtures_of_experts.deepseek_v3 import DeepseekV3
+from keras_transformer.checkpoints.families.text.mixtures_of_experts.deepseek import DeepseekV2, DeepseekV3
 from keras_transformer.checkpoints.families.text.mixtures_of_experts.gpt_oss import GptOss
 from keras_transformer.checkpoints.families.text.mixtures_of_experts.mixtral import Mixtral
-from keras_transformer.checkpoints.families.text.mixtures_of_experts.qwen2_moe import Qwen2Moe
-from keras_transformer.checkpoints.families.text.mixtures_of_experts.qwen3_moe import Qwen3Moe
-from keras_transformer.checkpoints.families.vision.deit import Deit
+from keras_transformer.checkpoints.families.text.mixtures_of_experts.qwen_moe import Qwen2Moe, Qwen3Moe
 from keras_transformer.checkpoints.families.vision.detectors.d_fine import DFine
 from keras_transformer.checkpoints.families.vision.detectors.detr import Detr
 from keras_transformer.checkpoints.families.vision.detectors.rt_detr import RtDetr, RtDetrV2
 from keras_transformer.checkpoints.families.vision.detectors.yolos import Yolos
-from keras_transformer.checkpoints.families.vision.dinov2 import Dinov2
-from keras_transformer.checkpoints.families.vision.dinov2_with_registers import Dinov2WithRegisters
+from keras_transformer.checkpoints.families.vision.dinov2 import Dinov2, Dinov2WithRegisters
 from keras_transformer.checkpoints.families.vision.dinov3_convnext import Dinov3ConvNext
 from keras_transformer.checkpoints.families.vision.dinov3_vit import Dinov3Vit
 from keras_transformer.checkpoints.families.vision.sam import Sam
 from keras_transformer.checkpoints.families.vision.segformer import Segformer
 from keras_transformer.checkpoints.families.vision.swin import SwinArchitecture
-from keras_transformer.checkpoints.families.vision.vit import Vit
+from keras_transformer.checkpoints.families.vision.vit import Deit, Vit
 from keras_transformer.utils.choice import nearest
 
 ARCHITECTURES: dict[str, type[Architecture]] = {

@@ -120,5 +120,3 @@ _KINDS: dict[str, tuple[int, Callable[[np.ndarray], Blocks]]] = {
     "Q6_K": (210, _q6_k),
 }
 DECODED = tuple(_KINDS)
-# Those whose scales are float16 in the file, and not products.
-WITH_HALVES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")

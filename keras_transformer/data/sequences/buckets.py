@@ -71,11 +71,7 @@ def bucket_batches(
 
     Reference: Vaswani et al., arXiv 1706.03762, section 5.1 (token budget).
     """
-    for name, value in (("tokens_per_batch", tokens_per_batch), ("multiple", multiple), ("growth", growth)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1. Received: {value}")
-    if seed < 0:
-        raise ValueError(f"seed must not be negative. Received: {seed}")
+    _check_options(tokens_per_batch, multiple, growth, seed)
     columns = _Columns(inputs, labels, padding_id, ignore_id)
     lengths = columns.lengths()
     kept = _kept(lengths, max_length)
@@ -98,6 +94,14 @@ def bucket_batches(
     result.dropped = len(lengths) - len(kept)
     result.padded_lengths = tuple(sizes)
     return result
+
+
+def _check_options(tokens_per_batch: int, multiple: int, growth: float, seed: int) -> None:
+    for name, value in (("tokens_per_batch", tokens_per_batch), ("multiple", multiple), ("growth", growth)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1. Received: {value}")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative. Received: {seed}")
 
 
 def _kept(lengths: np.ndarray, max_length: int | None) -> np.ndarray:

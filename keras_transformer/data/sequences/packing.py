@@ -69,13 +69,7 @@ def pack(
     Reference: best-fit packing as in Ding et al., arXiv 2404.10830, section 2; attention masks and positions as in Krell et
     al., arXiv 2107.02027, section 3.2.
     """
-    for name, value, least in (
-        ("sequence_length", sequence_length, 1),
-        ("batch_size", batch_size, 1),
-        ("seed", seed, 0),
-    ):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}. Received: {value}")
+    _check_sizes(sequence_length, batch_size, seed)
     documents = Ragged.of(documents)
     is_label = None if label_masks is None else _flat_masks(label_masks, documents)
     lengths = np.maximum(documents.lengths - 1, 0)
@@ -101,6 +95,13 @@ def pack(
     result = BatchStream(make, steps, fingerprint=fingerprint, fixed_shapes=True)
     result.efficiency = float(sizes.sum() / (len(rows) * sequence_length))
     return result
+
+
+def _check_sizes(sequence_length: int, batch_size: int, seed: int) -> None:
+    sizes = (("sequence_length", sequence_length, 1), ("batch_size", batch_size, 1), ("seed", seed, 0))
+    for name, value, least in sizes:
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}. Received: {value}")
 
 
 class _Rows:

@@ -90,11 +90,7 @@ class Engine:
             "prompt_tokens": prompt_tokens,
             "max_per_user": 1 if max_per_user is None else max_per_user,
         }
-        for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                raise GenerationError(f"{name} must be a positive integer. Received: {size!r}")
-        if quantize not in (None, "int8"):
-            raise GenerationError(f"quantize must be None or 'int8'. Received: {quantize!r}")
+        _check_options(sizes, quantize)
         options = {"max_batch_size": max_batch_size, "chunk_size": chunk_size, "quantize": quantize is not None}
         # One more block, for padding.
         self.steps = model.paged_steps(num_blocks + 1, block_size, **options)
@@ -338,3 +334,11 @@ class Engine:
 def _counted(name: str, pool: BlockPool | None) -> dict[str, int]:
     """Returns the number of all and of used blocks of a `BlockPool`; 0 for None."""
     return {name: pool.num_blocks - 1 if pool else 0, f"{name}_used": pool.num_used if pool else 0}
+
+
+def _check_options(sizes: Mapping[str, object], quantize: str | None) -> None:
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise GenerationError(f"{name} must be a positive integer. Received: {size!r}")
+    if quantize not in (None, "int8"):
+        raise GenerationError(f"quantize must be None or 'int8'. Received: {quantize!r}")

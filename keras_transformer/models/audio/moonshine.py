@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import keras
 
 from keras_transformer.attention import MultiHeadAttention
@@ -82,26 +84,8 @@ def Moonshine(
             name=name,
         )
 
-    encoder_blocks = [
-        EncoderBlock(
-            attention("self_attention"),
-            DenseFeedForward(size.intermediate_dim, encoder_activation, name="feedforward"),
-            residual="pre",
-            norm=norm,
-            name=f"encoder_block_{index}",
-        )
-        for index in range(size.num_layers)
-    ]
-    decoder_blocks = [
-        DecoderBlock(
-            attention("self_attention"),
-            GatedFeedForward(size.intermediate_dim, decoder_activation, use_bias=True, name="feedforward"),
-            cross_attention=attention("cross_attention", is_rotated=False),
-            norm=norm,
-            name=f"decoder_block_{index}",
-        )
-        for index in range(num_decoder_layers or size.num_layers)
-    ]
+    encoder_blocks = _encoder_blocks(size, attention, encoder_activation, norm)
+    decoder_blocks = _decoder_blocks(num_decoder_layers or size.num_layers, size, attention, decoder_activation, norm)
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     return encoder_decoder(
         Side([ConvolutionStem(size.hidden_dim, name="stem")], encoder_blocks, [make_norm(norm, "encoder_final_norm")]),
@@ -109,3 +93,37 @@ def Moonshine(
         name=name,
         source=keras.Input((num_samples,), name="samples"),
     )
+
+
+def _encoder_blocks(
+    size: Size, attention: Callable[..., MultiHeadAttention], activation: Activation, norm: keras.layers.Layer
+) -> list[EncoderBlock]:
+    return [
+        EncoderBlock(
+            attention("self_attention"),
+            DenseFeedForward(size.intermediate_dim, activation, name="feedforward"),
+            residual="pre",
+            norm=norm,
+            name=f"encoder_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]
+
+
+def _decoder_blocks(
+    num_layers: int,
+    size: Size,
+    attention: Callable[..., MultiHeadAttention],
+    activation: Activation,
+    norm: keras.layers.Layer,
+) -> list[DecoderBlock]:
+    return [
+        DecoderBlock(
+            attention("self_attention"),
+            GatedFeedForward(size.intermediate_dim, activation, use_bias=True, name="feedforward"),
+            cross_attention=attention("cross_attention", is_rotated=False),
+            norm=norm,
+            name=f"decoder_block_{index}",
+        )
+        for index in range(num_layers)
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import keras
 
@@ -90,25 +91,43 @@ def Parakeet(
     if scales_frames:
         x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="scale")(x)
     x = Dropout(dropout, name="embedding_dropout")(x)
-
-    def feed_forward(name: str) -> DenseFeedForward:
-        return DenseFeedForward(size.intermediate_dim, activation, dropout=hidden_dropout, use_bias=use_bias, name=name)
-
+    blocks = _Blocks(size, kernel_size, activation, use_bias, use_convolution_bias, attention_dropout, hidden_dropout)
     for index in range(size.num_layers):
-        block = ConformerBlock(
-            MultiHeadAttention(
-                size.num_heads,
-                size.hidden_dim // size.num_heads,
-                dropout=attention_dropout,
-                use_bias=use_bias,
-                position=TransformerXLRelative(size.hidden_dim, name="position"),
-                name="self_attention",
-            ),
-            ConformerConvolution(kernel_size, activation, use_convolution_bias, name="convolution"),
-            feed_forward("first_feedforward"),
-            feed_forward("feedforward"),
+        x = blocks.block(index)(x, padding_mask=mask)
+    return keras.Model(inputs, x, name=name)
+
+
+class _Blocks(NamedTuple):
+    """What the blocks are made of."""
+
+    size: Size
+    kernel_size: int
+    activation: Activation
+    use_bias: bool
+    use_convolution_bias: bool
+    attention_dropout: float
+    hidden_dropout: float
+
+    def block(self, index: int) -> ConformerBlock:
+        """Returns a new block."""
+        size = self.size
+        attention = MultiHeadAttention(
+            size.num_heads,
+            size.hidden_dim // size.num_heads,
+            dropout=self.attention_dropout,
+            use_bias=self.use_bias,
+            position=TransformerXLRelative(size.hidden_dim, name="position"),
+            name="self_attention",
+        )
+        return ConformerBlock(
+            attention,
+            ConformerConvolution(self.kernel_size, self.activation, self.use_convolution_bias, name="convolution"),
+            self._feed_forward("first_feedforward"),
+            self._feed_forward("feedforward"),
             norm=LayerNormalization(epsilon=1e-5),
             name=f"encoder_block_{index}",
         )
-        x = block(x, padding_mask=mask)
-    return keras.Model(inputs, x, name=name)
+
+    def _feed_forward(self, name: str) -> DenseFeedForward:
+        width, rate = self.size.intermediate_dim, self.hidden_dropout
+        return DenseFeedForward(width, self.activation, dropout=rate, use_bias=self.use_bias, name=name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import keras
 from keras import ops
 
@@ -101,55 +103,101 @@ def VITS(
     size = get_size(size, SIZES)
     durations = clone(duration_predictor or StochasticDurationPredictor(), name="duration_predictor", dtype="float32")
     generator = clone(decoder or HiFiGAN(), name="decoder")
+    inputs = _inputs(latent_dim, num_speakers > 1, durations.takes_noise)
+    speaker = _speaker_vectors(inputs, num_speakers, speaker_dim)
+    rates = {"dropout": dropout, "attention_dropout": attention_dropout, "hidden_dropout": hidden_dropout}
+    encoder = _TextEncoder(size, window, kernel_size, activation, use_bias, layer_norm_epsilon, **rates)
+    x = encoder.encode(inputs, vocabulary_size)
+    counts = _frame_counts(durations, x, inputs, speaker)
+    expand = FrameExpansion(noise_scale, dtype="float32", name="frames")
+    latents, frame_mask = expand(keras.layers.Dense(2 * latent_dim, name="prior")(x), counts, inputs["frame_noise"])
+    flow = CouplingFlow(size.hidden_dim) if flow is None else flow
+    for index in reversed(range(num_flows)):
+        latents = clone(flow, name=f"flow_{index}")(latents, padding_mask=frame_mask, **speaker)
+    samples = generator(latents, padding_mask=frame_mask, **speaker)
+    outputs = {"samples": keras.layers.Identity(dtype="float32", name="samples")(samples)}
+    outputs["num_samples"] = ops.sum(counts, axis=1) * generator.samples_per_frame
+    return keras.Model(inputs, outputs, name=name)
+
+
+def _inputs(latent_dim: int, has_speakers: bool, takes_noise: bool) -> dict[str, keras.KerasTensor]:
+    """The symbolic inputs by name."""
     inputs = {
         "token_ids": token_input(),
         "padding_mask": padding_input(),
         "speaking_rate": keras.Input((), name="speaking_rate"),
         "frame_noise": keras.Input((None, latent_dim), name="frame_noise"),
     }
-    mask, speaker = inputs["padding_mask"], {}
-    if num_speakers > 1:
+    if has_speakers:
         inputs["speaker"] = keras.Input((), dtype="int32", name="speaker")
-        speaker["speaker"] = keras.layers.Embedding(num_speakers, speaker_dim, name="speaker_embedding")(
-            inputs["speaker"]
+    if takes_noise:
+        inputs["duration_noise"] = keras.Input((None, 2), name="duration_noise")
+    return inputs
+
+
+def _speaker_vectors(
+    inputs: dict[str, keras.KerasTensor], num_speakers: int, speaker_dim: int
+) -> dict[str, keras.KerasTensor]:
+    """The vectors of the speakers, as an argument of the layers that take one; none for a single speaker."""
+    if num_speakers == 1:
+        return {}
+    embedding = keras.layers.Embedding(num_speakers, speaker_dim, name="speaker_embedding")
+    return {"speaker": embedding(inputs["speaker"])}
+
+
+class _TextEncoder(NamedTuple):
+    """The text encoder: what its blocks are made of."""
+
+    size: Size
+    window: int
+    kernel_size: int
+    activation: Activation
+    use_bias: bool
+    layer_norm_epsilon: float
+    dropout: float
+    attention_dropout: float
+    hidden_dropout: float
+
+    def encode(self, inputs: dict[str, keras.KerasTensor], vocabulary_size: int) -> keras.KerasTensor:
+        """Returns the encoded tokens `(B, T, D)`."""
+        width = self.size.hidden_dim
+        x = keras.layers.Embedding(vocabulary_size, width, name="token_embedding")(inputs["token_ids"])
+        x = keras.layers.Rescaling(width**0.5, name="embedding_scale")(x)
+        for index in range(self.size.num_layers):
+            x = self._block(index)(x, padding_mask=inputs["padding_mask"])
+        return x
+
+    def _block(self, index: int) -> EncoderBlock:
+        size = self.size
+        attention = MultiHeadAttention(
+            size.num_heads,
+            size.hidden_dim // size.num_heads,
+            dropout=self.attention_dropout,
+            use_bias=self.use_bias,
+            position=ShawRelative(self.window, clips=False, name="position"),
+            name="self_attention",
         )
-    x = keras.layers.Embedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
-    x = keras.layers.Rescaling(size.hidden_dim**0.5, name="embedding_scale")(x)
-    for index in range(size.num_layers):
-        block = EncoderBlock(
-            MultiHeadAttention(
-                size.num_heads,
-                size.hidden_dim // size.num_heads,
-                dropout=attention_dropout,
-                use_bias=use_bias,
-                position=ShawRelative(window, clips=False, name="position"),
-                name="self_attention",
-            ),
-            ConvolutionalFeedForward(
-                size.intermediate_dim, kernel_size, activation, dropout=hidden_dropout, name="feedforward"
-            ),
+        feedforward = ConvolutionalFeedForward(
+            size.intermediate_dim, self.kernel_size, self.activation, dropout=self.hidden_dropout, name="feedforward"
+        )
+        return EncoderBlock(
+            attention,
+            feedforward,
             residual="post",
-            norm=LayerNormalization(epsilon=layer_norm_epsilon),
-            dropout=dropout,
+            norm=LayerNormalization(epsilon=self.layer_norm_epsilon),
+            dropout=self.dropout,
             name=f"encoder_block_{index}",
         )
-        x = block(x, padding_mask=mask)
-    noise = {}
-    if durations.takes_noise:
-        inputs["duration_noise"] = keras.Input((None, 2), name="duration_noise")
-        noise["noise"] = inputs["duration_noise"]
+
+
+def _frame_counts(
+    durations: keras.layers.Layer,
+    x: keras.KerasTensor,
+    inputs: dict[str, keras.KerasTensor],
+    speaker: dict[str, keras.KerasTensor],
+) -> keras.KerasTensor:
+    """The number of frames of each token, by its predicted duration and the speaking rate."""
+    mask = inputs["padding_mask"]
+    noise = {"noise": inputs["duration_noise"]} if durations.takes_noise else {}
     log_durations = durations(x, padding_mask=mask, **noise, **speaker)
-    counts = FrameCounts(dtype="float32", name="frame_counts")(
-        log_durations, inputs["speaking_rate"], padding_mask=mask
-    )
-    prior = keras.layers.Dense(2 * latent_dim, name="prior")(x)
-    latents, frame_mask = FrameExpansion(noise_scale, dtype="float32", name="frames")(
-        prior, counts, inputs["frame_noise"]
-    )
-    flow = CouplingFlow(size.hidden_dim) if flow is None else flow
-    for index in reversed(range(num_flows)):
-        latents = clone(flow, name=f"flow_{index}")(latents, padding_mask=frame_mask, **speaker)
-    samples = generator(latents, padding_mask=frame_mask, **speaker)
-    samples = keras.layers.Identity(dtype="float32", name="samples")(samples)
-    num_samples = ops.sum(counts, axis=1) * generator.samples_per_frame
-    return keras.Model(inputs, {"samples": samples, "num_samples": num_samples}, name=name)
+    return FrameCounts(dtype="float32", name="frame_counts")(log_durations, inputs["speaking_rate"], padding_mask=mask)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import keras
 from keras import ops
 
@@ -80,32 +82,61 @@ def Flux(
     (height, width), patch = pair_of(image_size), pair_of(patch_size)
     grid = height // patch[0], width // patch[1]
     norm, condition = norm_of_tokens(layer_norm_epsilon), text_condition(inputs, size.hidden_dim)
-    heads = (size.num_heads, size.hidden_dim // size.num_heads)
-    head_norm = RMSNormalization(epsilon=layer_norm_epsilon)
-
-    def feed_forward(name="feedforward"):
-        return DenseFeedForward(size.intermediate_dim, activation, name=name)
-
-    def position():
-        return GridRotary(grid[1], rotary_features)
-
+    blocks = _Blocks(size, activation, grid[1], rotary_features, RMSNormalization(epsilon=layer_norm_epsilon), norm)
     embedding = PatchEmbedding(size.hidden_dim, patch, class_token=False, interpolation=None, name="patch_embedding")
     x = embedding(inputs["images"])
     context = keras.layers.Dense(size.hidden_dim, name="text_embedding")(inputs["text"])
     for index in range(size.num_layers):
-        attention = JointAttention(*heads, head_norm, position=position(), name="attention")
-        block = JointBlock(
-            attention, feed_forward(), feed_forward("context_feedforward"), norm=norm, name=f"joint_block_{index}"
-        )
-        x, context = block(x, context, condition)
+        x, context = blocks.joint_block(index)(x, context, condition)
     x = ops.concatenate([x, context], axis=1)
     patches = grid[0] * grid[1]
     numbers = ops.cumsum(ops.ones_like(x[:1, :, 0], dtype="int32"), axis=1) - 1
     numbers = ops.where(numbers < patches, numbers, -1)
     for index in range(num_single_layers):
-        attention = MultiHeadAttention(
-            *heads, position=position(), query_key_norm=head_norm, use_output_bias=False, name="attention"
-        )
-        block = SingleStreamBlock(attention, feed_forward(), norm=norm, name=f"single_stream_block_{index}")
-        x = block(x, condition, positions=numbers)
+        x = blocks.single_stream_block(index)(x, condition, positions=numbers)
     return keras.Model(inputs, predict_image(x[:, :patches], condition, norm, patch, grid, num_channels), name=name)
+
+
+class _Blocks(NamedTuple):
+    """What the blocks of two streams and of a single one are made of.
+
+    Attributes:
+        columns: patches of a row.
+        rotary_features: see `GridRotary`.
+        head_norm: of queries and keys.
+        norm: of tokens.
+    """
+
+    size: Size
+    activation: Activation
+    columns: int
+    rotary_features: tuple[int, int]
+    head_norm: keras.layers.Layer
+    norm: keras.layers.Layer
+
+    def joint_block(self, index: int) -> JointBlock:
+        """Returns a new block of two streams."""
+        attention = JointAttention(*self._heads(), self.head_norm, position=self._position(), name="attention")
+        parts = (attention, self._feed_forward(), self._feed_forward("context_feedforward"))
+        return JointBlock(*parts, norm=self.norm, name=f"joint_block_{index}")
+
+    def single_stream_block(self, index: int) -> SingleStreamBlock:
+        """Returns a new block of a single stream."""
+        attention = MultiHeadAttention(
+            *self._heads(),
+            position=self._position(),
+            query_key_norm=self.head_norm,
+            use_output_bias=False,
+            name="attention",
+        )
+        name = f"single_stream_block_{index}"
+        return SingleStreamBlock(attention, self._feed_forward(), norm=self.norm, name=name)
+
+    def _heads(self) -> tuple[int, int]:
+        return self.size.num_heads, self.size.hidden_dim // self.size.num_heads
+
+    def _position(self) -> GridRotary:
+        return GridRotary(self.columns, self.rotary_features)
+
+    def _feed_forward(self, name: str = "feedforward") -> DenseFeedForward:
+        return DenseFeedForward(self.size.intermediate_dim, self.activation, name=name)

@@ -97,24 +97,11 @@ def Kosmos(
         raise ValueError(f"begin_image_id must be in [0, {vocabulary_size}). Received: {begin_image_id}")
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
     added, inside = split_position(position, 2048)
-    heads: Config = {
-        "num_heads": size.num_heads,
-        "key_dim": size.hidden_dim // size.num_heads,
-        "dropout": attention_dropout,
-    }
+    heads = _heads(size, attention_dropout)
     attention = MultiHeadAttention(**heads, position=inside, context_norm=norm)
     # Layers
     image_tokens = EachImage(_image_encoder(vision, size, num_image_tokens, heads), name="image_tokens")
-    blocks = [
-        DecoderBlock(
-            make_attention(size, attention),
-            DenseFeedForward(size.intermediate_dim, activation, hidden_dropout, hidden_norm=norm, name="feedforward"),
-            residual=SubLNResidual.of_stack(size.num_layers, clone(norm)),
-            dropout=dropout,
-            name=f"decoder_block_{index}",
-        )
-        for index in range(size.num_layers)
-    ]
+    blocks = _blocks(size, attention, activation, norm, dropout, hidden_dropout)
     # Graph
     images = keras.Input((None, *_image_shape(vision)), name="images")
     inputs = {"images": images, "token_ids": token_input(), "padding_mask": padding_input()}
@@ -214,6 +201,31 @@ def kosmos2_vision(tower: keras.Model) -> keras.Model:
     """
     tokens = tower.get_layer("image_norm")(tower.output["tokens"])
     return keras.Model(tower.input, UnitLength(name="unit_length")(tokens), name=tower.name)
+
+
+def _heads(size: Size, dropout: float) -> Config:
+    """The arguments of the heads, in the blocks and in the resampler."""
+    return {"num_heads": size.num_heads, "key_dim": size.hidden_dim // size.num_heads, "dropout": dropout}
+
+
+def _blocks(
+    size: Size,
+    attention: keras.layers.Layer,
+    activation: Activation,
+    norm: keras.layers.Layer,
+    dropout: float,
+    hidden_dropout: float,
+) -> list[DecoderBlock]:
+    return [
+        DecoderBlock(
+            make_attention(size, attention),
+            DenseFeedForward(size.intermediate_dim, activation, hidden_dropout, hidden_norm=norm, name="feedforward"),
+            residual=SubLNResidual.of_stack(size.num_layers, clone(norm)),
+            dropout=dropout,
+            name=f"decoder_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]
 
 
 def _image_shape(vision):

@@ -80,24 +80,13 @@ def PaliGemma(
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     tower: keras.Model = vision or SigLIPVision(*_VISION, use_head=False)
-    if len(getattr(tower.output, "shape", ())) != 3:
-        raise ValueError(f"{tower.name!r} must return tokens (B, P, D). Its output: {tower.output}")
     size = grouped.size
     # Layers
-    projected = keras.layers.Dense(size.hidden_dim, name="image_projection")(tower.output)
-    encoder = keras.Model(tower.input, projected, name="image_encoder")
+    encoder = _image_encoder(tower, size.hidden_dim)
     norm = ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon)
     position = position or Rotary(layout="halves")
     attention = rotary_attention(grouped, position, dropout=attention_dropout, use_bias=use_attention_bias)
-    blocks = [
-        PrefixDecoderBlock(
-            make_attention(size, attention),
-            GatedFeedForward(size.intermediate_dim, activation, name="feedforward"),
-            norm=norm,
-            name=f"decoder_block_{index}",
-        )
-        for index in range(size.num_layers)
-    ]
+    blocks = _blocks(size, attention, activation, norm)
     # Graph
     (shape,) = (tensor.shape[1:] for tensor in keras.tree.flatten(tower.input))
     images = keras.Input((None, *shape), name="images")
@@ -110,3 +99,25 @@ def PaliGemma(
     for block in blocks:
         x = block(x, padding_mask=inputs["padding_mask"], prefix_mask=inputs["prefix_mask"])
     return keras.Model(inputs, make_norm(norm, "final_norm")(x), name=name)
+
+
+def _image_encoder(tower: keras.Model, width: int) -> keras.Model:
+    """A model from images to tokens of the width of the text model."""
+    if len(getattr(tower.output, "shape", ())) != 3:
+        raise ValueError(f"{tower.name!r} must return tokens (B, P, D). Its output: {tower.output}")
+    projected = keras.layers.Dense(width, name="image_projection")(tower.output)
+    return keras.Model(tower.input, projected, name="image_encoder")
+
+
+def _blocks(
+    size: Size, attention: keras.layers.Layer, activation: Activation, norm: keras.layers.Layer
+) -> list[PrefixDecoderBlock]:
+    return [
+        PrefixDecoderBlock(
+            make_attention(size, attention),
+            GatedFeedForward(size.intermediate_dim, activation, name="feedforward"),
+            norm=norm,
+            name=f"decoder_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]

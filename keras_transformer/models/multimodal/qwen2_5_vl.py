@@ -16,7 +16,7 @@ from keras_transformer.models.multimodal.qwen2_5_vl_vision import Qwen2_5VLVisio
 from keras_transformer.models.text.decoders.qwen2 import SIZES as QWEN2_SIZES
 from keras_transformer.models.text.decoders.qwen2 import vocabulary_of
 from keras_transformer.positions import MultimodalRotary
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, AttentionLike
 from keras_transformer.vision import EachImage, FillImages, ImagePositions, UnrollWindows, WindowCoordinates
 
 # Bai et al., arXiv 2502.13923, table 1: the decoders of Qwen2.5.
@@ -91,7 +91,34 @@ def Qwen2_5VL(
         use_bias=True,
         use_output_bias=False,
     )
-    blocks = [
+    blocks = _blocks(size, attention, activation, norm)
+    # Graph
+    inputs = _inputs(tower)
+    of_tokens = inputs["patch_grid"] // coordinates.merge_size
+    images = EachImage(tower, name="image_tokens")({name: inputs[name] for name in ("patches", "patch_grid")})
+    images = UnrollWindows(coordinates.window_size, name="ordered_tokens")(images, of_tokens)
+    x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
+    x = FillImages(image_id, name="fill_images")(x, inputs["token_ids"], encoder_output=images)
+    positions = ImagePositions(image_id, name="image_positions")(inputs["token_ids"], encoder_output=of_tokens)
+    for block in blocks:
+        x = block(x, padding_mask=inputs["padding_mask"], positions=positions)
+    return keras.Model(inputs, make_norm(norm, "final_norm")(x), name=name)
+
+
+def _inputs(tower: keras.Model) -> dict[str, keras.KerasTensor]:
+    """The symbolic inputs by name."""
+    return {
+        "patches": keras.Input((None, *tower.input["patches"].shape[1:]), name="patches"),
+        "patch_grid": keras.Input((None, 2), dtype="int32", name="patch_grid"),
+        "token_ids": token_input(),
+        "padding_mask": padding_input(),
+    }
+
+
+def _blocks(
+    size: Size, attention: AttentionLike, activation: Activation, norm: keras.layers.Layer
+) -> list[DecoderBlock]:
+    return [
         DecoderBlock(
             make_attention(size, of_block(attention, index)),
             GatedFeedForward(size.intermediate_dim, activation, name="feedforward"),
@@ -100,19 +127,6 @@ def Qwen2_5VL(
         )
         for index in range(size.num_layers)
     ]
-    # Graph
-    patches = keras.Input((None, *tower.input["patches"].shape[1:]), name="patches")
-    grid = keras.Input((None, 2), dtype="int32", name="patch_grid")
-    inputs = {"patches": patches, "patch_grid": grid, "token_ids": token_input(), "padding_mask": padding_input()}
-    of_tokens = grid // coordinates.merge_size
-    images = EachImage(tower, name="image_tokens")({"patches": patches, "patch_grid": grid})
-    images = UnrollWindows(coordinates.window_size, name="ordered_tokens")(images, of_tokens)
-    x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
-    x = FillImages(image_id, name="fill_images")(x, inputs["token_ids"], encoder_output=images)
-    positions = ImagePositions(image_id, name="image_positions")(inputs["token_ids"], encoder_output=of_tokens)
-    for block in blocks:
-        x = block(x, padding_mask=inputs["padding_mask"], positions=positions)
-    return keras.Model(inputs, make_norm(norm, "final_norm")(x), name=name)
 
 
 def _coordinates(tower: keras.Model | None, width: int) -> WindowCoordinates:

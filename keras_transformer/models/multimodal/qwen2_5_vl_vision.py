@@ -82,16 +82,6 @@ def Qwen2_5VLVision(
     fold, norm = FoldWindows(length, name="fold_windows"), RMSNormalization(epsilon=_EPSILON)
     quarter = width // size.num_heads // 4
     position = MultimodalRotary((quarter, quarter), max_wavelength, restarts_rates=True)
-
-    def make_block(index: int) -> keras.layers.Layer:
-        return EncoderBlock(
-            MultiHeadAttention(size.num_heads, width // size.num_heads, position=position, name="self_attention"),
-            GatedFeedForward(size.intermediate_dim, activation, use_bias=True, name="feedforward"),
-            norm=norm,
-            residual="pre",
-            name=f"image_encoder_block_{index}",
-        )
-
     # Graph
     patches = keras.Input((None, length, patch_dim), name="patches")
     grid = keras.Input((2,), dtype="int32", name="patch_grid")
@@ -100,15 +90,30 @@ def Qwen2_5VLVision(
     of_images = {"positions": positions, "padding_mask": mask}
     x = fold(keras.layers.Dense(width, use_bias=False, name="patch_embedding")(patches))
     for index in range(size.num_layers):
-        block = make_block(index)
+        block = _block(index, size, position, activation, norm)
         if index in full_attention_blocks:
-            whole = UnfoldWindows(name=f"unfold_windows_{index}")(x, like=grid)
-            x = fold(block(whole, **of_images))
+            x = fold(block(UnfoldWindows(name=f"unfold_windows_{index}")(x, like=grid), **of_images))
         else:
             x = block(x, **of_windows)
-    x = make_norm(norm, "merger_norm")(x)
-    x = keras.layers.Reshape((window_size**2, group * width), name="merge_patches")(x)
-    x = keras.layers.Dense(group * width, activation="gelu", name="merger_hidden")(x)
-    x = keras.layers.Dense(output_dim or width, name="merger_output")(x)
+    x = _merged(make_norm(norm, "merger_norm")(x), window_size**2, group * width, output_dim or width)
     x = UnfoldWindows(name="unfold_tokens")(x, like=grid)
     return keras.Model({"patches": patches, "patch_grid": grid}, x, name=name)
+
+
+def _block(
+    index: int, size: Size, position: MultimodalRotary, activation: Activation, norm: keras.layers.Layer
+) -> EncoderBlock:
+    return EncoderBlock(
+        MultiHeadAttention(size.num_heads, size.hidden_dim // size.num_heads, position=position, name="self_attention"),
+        GatedFeedForward(size.intermediate_dim, activation, use_bias=True, name="feedforward"),
+        norm=norm,
+        residual="pre",
+        name=f"image_encoder_block_{index}",
+    )
+
+
+def _merged(x: keras.KerasTensor, num_tokens: int, merged_dim: int, output_dim: int) -> keras.KerasTensor:
+    """The tokens of windows, each of a group of neighboring patches."""
+    x = keras.layers.Reshape((num_tokens, merged_dim), name="merge_patches")(x)
+    x = keras.layers.Dense(merged_dim, activation="gelu", name="merger_hidden")(x)
+    return keras.layers.Dense(output_dim, name="merger_output")(x)

@@ -15,7 +15,8 @@ from keras_transformer.models.building.stack import (
     token_input,
 )
 from keras_transformer.models.text.decoders.decoder import SIZES
-from keras_transformer.utils.types import Activation, AttentionLike, PositionLike
+from keras_transformer.positions import AttentionPosition
+from keras_transformer.utils.types import Activation, AttentionLike, Config, PositionLike
 
 
 def RecurrentMemory(
@@ -72,24 +73,9 @@ def RecurrentMemory(
     Reference: Bulatov et al., Recurrent Memory Transformer, arXiv 2207.06881, around GPT-2 as in the authors' code.
     """
     size = get_size(size, SIZES)
-    attention_position = None
-    if position != "learned":
-        added, attention_position = split_position(position, 0)
-        if added is not None:
-            raise ValueError(
-                f"position must be 'learned' or inside attention: memory tokens have no index. Received: {added.name!r}"
-            )
-    blocks = [
-        DecoderBlock(
-            make_attention(size, attention, attention_position, dropout),
-            make_feed_forward(size.intermediate_dim, feedforward, activation),
-            residual=residual,
-            norm=norm,
-            dropout=dropout,
-            name=f"decoder_block_{index}",
-        )
-        for index in range(size.num_layers)
-    ]
+    inside = None if position == "learned" else _inside_attention(position)
+    options: Config = {"residual": residual, "norm": norm, "dropout": dropout}
+    blocks = _blocks(size, attention, inside, feedforward, activation, options)
     stack = MemoryStack(
         blocks,
         num_memory_tokens,
@@ -104,3 +90,32 @@ def RecurrentMemory(
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     x = stack(embedding(inputs["token_ids"]), padding_mask=inputs["padding_mask"])
     return keras.Model(inputs, x, name=name)
+
+
+def _blocks(
+    size: Size,
+    attention: AttentionLike,
+    position: AttentionPosition | None,
+    feedforward: str | keras.layers.Layer,
+    activation: Activation,
+    options: Config,
+) -> list[DecoderBlock]:
+    return [
+        DecoderBlock(
+            make_attention(size, attention, position, options["dropout"]),
+            make_feed_forward(size.intermediate_dim, feedforward, activation),
+            name=f"decoder_block_{index}",
+            **options,
+        )
+        for index in range(size.num_layers)
+    ]
+
+
+def _inside_attention(position: PositionLike) -> AttentionPosition | None:
+    """A position inside attention, by name or instance; an error for one that is added to the embedding."""
+    added, inside = split_position(position, 0)
+    if added is not None:
+        raise ValueError(
+            f"position must be 'learned' or inside attention: memory tokens have no index. Received: {added.name!r}"
+        )
+    return inside

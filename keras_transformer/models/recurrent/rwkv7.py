@@ -90,24 +90,16 @@ def RWKV7(
     template: keras.layers.Layer = norm or LayerNormalization(epsilon=1e-5)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    blocks = []
-    for index in range(size.num_layers):
-        depth = {"layer_index": index, "num_layers": size.num_layers}
-        mixer = RWKV7TimeMixing(
-            size.num_heads,
-            ranks.decay,
-            ranks.rate,
-            ranks.gate,
-            ranks.value if index else None,
-            chunk_size=chunk_size,
-            epsilon=size.hidden_dim // size.num_heads * template.epsilon,
-            name="time_mixing",
-            **depth,
+    blocks = [
+        ValueResidualBlock(
+            _time_mixing(index, size, ranks, chunk_size, template.epsilon),
+            _channel_mixing(index, size),
+            norm=template,
+            dropout=dropout,
+            name=f"decoder_block_{index}",
         )
-        feedforward = ChannelMixing(size.intermediate_dim, use_receptance=False, name="channel_mixing", **depth)
-        blocks.append(
-            ValueResidualBlock(mixer, feedforward, norm=template, dropout=dropout, name=f"decoder_block_{index}")
-        )
+        for index in range(size.num_layers)
+    ]
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     x, value = embedding(inputs["token_ids"]), None
@@ -116,3 +108,25 @@ def RWKV7(
     for block in blocks:
         x, value = block(x, value, padding_mask=inputs["padding_mask"])
     return keras.Model(inputs, make_norm(template, "final_norm")(x), name=name)
+
+
+def _time_mixing(index: int, size: Size, ranks: RWKV7Ranks, chunk_size: int, epsilon: float) -> RWKV7TimeMixing:
+    """Time mixing of a block; that of the first has no value of another to read."""
+    width = size.hidden_dim // size.num_heads
+    return RWKV7TimeMixing(
+        size.num_heads,
+        ranks.decay,
+        ranks.rate,
+        ranks.gate,
+        ranks.value if index else None,
+        chunk_size=chunk_size,
+        epsilon=width * epsilon,
+        layer_index=index,
+        num_layers=size.num_layers,
+        name="time_mixing",
+    )
+
+
+def _channel_mixing(index: int, size: Size) -> ChannelMixing:
+    depth = {"layer_index": index, "num_layers": size.num_layers}
+    return ChannelMixing(size.intermediate_dim, use_receptance=False, name="channel_mixing", **depth)

@@ -74,10 +74,7 @@ def TransformerXL(
     """
     size = get_size(size, SIZES)
     # Layers
-    initializer = keras.initializers.RandomNormal(stddev=size.hidden_dim**-0.5)
-    embedding = keras.layers.ReversibleEmbedding(
-        vocabulary_size, size.hidden_dim, embeddings_initializer=initializer, name="token_embedding"
-    )
+    embedding = _embedding(vocabulary_size, size.hidden_dim)
     attention = SegmentRecurrentAttention(
         size.num_heads,
         size.hidden_dim // size.num_heads,
@@ -88,17 +85,8 @@ def TransformerXL(
         dropout=dropout,
         use_bias=False,
     )
-    blocks = [
-        DecoderBlock(
-            clone(attention, name="self_attention"),
-            make_feed_forward(size.intermediate_dim, feedforward, activation),
-            residual=residual,
-            norm=norm,
-            dropout=dropout,
-            name=f"decoder_block_{index}",
-        )
-        for index in range(size.num_layers)
-    ]
+    options: Config = {"residual": residual, "norm": norm, "dropout": dropout}
+    blocks = _blocks(size, attention, feedforward, activation, options)
     last_norm = final_norm(residual, norm)
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
@@ -107,3 +95,29 @@ def TransformerXL(
     for block in blocks:
         x = block(x, padding_mask=inputs["padding_mask"])
     return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
+
+
+def _embedding(vocabulary_size: int, width: int) -> keras.layers.ReversibleEmbedding:
+    """The token table, whose vectors are multiplied by `√D`."""
+    initializer = keras.initializers.RandomNormal(stddev=width**-0.5)
+    return keras.layers.ReversibleEmbedding(
+        vocabulary_size, width, embeddings_initializer=initializer, name="token_embedding"
+    )
+
+
+def _blocks(
+    size: Size,
+    attention: keras.layers.Layer,
+    feedforward: str | keras.layers.Layer,
+    activation: Activation,
+    options: Config,
+) -> list[DecoderBlock]:
+    return [
+        DecoderBlock(
+            clone(attention, name="self_attention"),
+            make_feed_forward(size.intermediate_dim, feedforward, activation),
+            name=f"decoder_block_{index}",
+            **options,
+        )
+        for index in range(size.num_layers)
+    ]

@@ -76,11 +76,7 @@ def CRATE(
     positions start small, as in `models.ViT`. With `pooling="mean"` the mean is of normalized tokens, without the class
     token; their code normalizes the mean of all.
     """
-    size = get_size(size, SIZES)
-    if size.intermediate_dim != size.hidden_dim:
-        raise ValueError(
-            f"The dictionary of CRATE is as wide as the tokens: intermediate_dim must equal it. Received: {size}"
-        )
+    size = _checked(get_size(size, SIZES))
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
     embedding = PatchEmbedding(
         size.hidden_dim,
@@ -92,13 +88,6 @@ def CRATE(
         norm=norm,
         name="patch_embedding",
     )
-    attention = MultiHeadAttention(
-        size.num_heads,
-        size.hidden_dim // size.num_heads,
-        mechanism=SubspaceAttention(dropout=attention_dropout),
-        use_bias=False,
-        use_output_bias=True,
-    )
     return image_stack(
         image_input(image_size, num_channels),
         embedding,
@@ -107,7 +96,26 @@ def CRATE(
         mixer_residual="pre",
         norm=norm,
         last_norm=LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm"),
-        attention=attention,
+        attention=_attention(size, attention_dropout),
         feedforward=ISTA(step_size, sparsity_weight),
         name=name,
+    )
+
+
+def _checked(size: Size) -> Size:
+    if size.intermediate_dim != size.hidden_dim:
+        raise ValueError(
+            f"The dictionary of CRATE is as wide as the tokens: intermediate_dim must equal it. Received: {size}"
+        )
+    return size
+
+
+def _attention(size: Size, dropout: float) -> MultiHeadAttention:
+    """Multi-head subspace self-attention, MSSA."""
+    return MultiHeadAttention(
+        size.num_heads,
+        size.hidden_dim // size.num_heads,
+        mechanism=SubspaceAttention(dropout=dropout),
+        use_bias=False,
+        use_output_bias=True,
     )

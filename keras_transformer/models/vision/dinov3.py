@@ -91,24 +91,8 @@ def DINOv3(
     query_bias = size not in _WITHOUT_QUERY_BIAS
     size = get_size(size, SIZES)
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
-    embedding = PatchEmbedding(
-        size.hidden_dim,
-        patch_size,
-        interpolation=None,
-        num_register_tokens=num_register_tokens,
-        mask_token=mask_token,
-        name="patch_embedding",
-    )
-    if attention is None:
-        attention = MultiHeadAttention(
-            size.num_heads,
-            size.hidden_dim // size.num_heads,
-            dropout=attention_dropout,
-            use_bias=query_bias,
-            use_key_bias=False,
-            use_output_bias=True,
-            position=AxialRotary(),
-        )
+    embedding = _patch_embedding(size.hidden_dim, patch_size, num_register_tokens, mask_token)
+    attention = _attention(size, attention_dropout, query_bias) if attention is None else attention
     if feedforward is None:
         feedforward = GatedFeedForward(size.intermediate_dim, use_bias=True) if gated else "dense"
     return image_stack(
@@ -123,6 +107,33 @@ def DINOv3(
         activation=activation,
         coordinates=_coordinates(coordinates, embedding),
         name=name,
+    )
+
+
+def _patch_embedding(
+    width: int, patch_size: int | tuple[int, int], num_register_tokens: int, mask_token: bool
+) -> PatchEmbedding:
+    """The embedding of the patches, without a position table."""
+    return PatchEmbedding(
+        width,
+        patch_size,
+        interpolation=None,
+        num_register_tokens=num_register_tokens,
+        mask_token=mask_token,
+        name="patch_embedding",
+    )
+
+
+def _attention(size: Size, dropout: float, query_bias: bool) -> MultiHeadAttention:
+    """The attention of the paper, with rotary positions by row and column."""
+    return MultiHeadAttention(
+        size.num_heads,
+        size.hidden_dim // size.num_heads,
+        dropout=dropout,
+        use_bias=query_bias,
+        use_key_bias=False,
+        use_output_bias=True,
+        position=AxialRotary(),
     )
 
 

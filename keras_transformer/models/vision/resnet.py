@@ -94,43 +94,64 @@ def ResNet(
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else ResNetSize(*size)
     if not len(size.hidden_dims) == len(size.num_layers) >= 1:
         raise ValueError(f"hidden_dims and num_layers must be of one length. Received: {size}")
-    images = image_input(image_size, num_channels)
-
     is_d = choice(variant, {"original": False, "d": True}, argument="variant")
-
-    def block(x, width, strides, is_first, name):
-        y = x
-        for number, (filters, kernel_size) in enumerate(_convolutions(width, size.is_bottleneck)):
-            is_strided = number == (1 if size.is_bottleneck and not downsample_in_bottleneck else 0)
-            is_last = number == (2 if size.is_bottleneck else 1)
-            stride, inside = strides if is_strided else 1, None if is_last else "relu"
-            y = convolution(y, filters, kernel_size, stride, inside, frozen_norm=frozen_norm, name=f"{name}_{number}")
-        changes = strides > 1 or x.shape[-1] != width
-        if is_d and strides > 1 and (size.is_bottleneck or x.shape[-1] != width):
-            x, strides = keras.layers.AveragePooling2D(2, 2, "same", name=f"{name}_shortcut_pooling")(x), 1
-        if changes or (is_d and is_first and not size.is_bottleneck):
-            x = convolution(x, width, 1, strides, frozen_norm=frozen_norm, name=f"{name}_shortcut")
-        return keras.layers.Add(name=f"{name}_sum")([x, y])
-
-    if is_d:
-        x = images
-        for index, filters in enumerate((size.stem_dim // 2, size.stem_dim // 2, size.stem_dim)):
-            strides, name_of_layer = 1 if index else 2, f"stem_{index}"
-            x = convolution(x, filters, 3, strides, activation, frozen_norm=frozen_norm, name=name_of_layer)
-    else:
-        x = convolution(images, size.stem_dim, 7, 2, activation, frozen_norm=frozen_norm, name="stem")
-    for axis in (1, 2):  # A maximum does not change if pixels at the edges are there twice.
-        edges = (x[:, :1], x, x[:, -1:]) if axis == 1 else (x[:, :, :1], x, x[:, :, -1:])
-        x = ops.concatenate(edges, axis=axis)
-    x = keras.layers.MaxPooling2D(3, 2, name="stem_pooling")(x)
+    blocks = _Blocks(size.is_bottleneck, downsample_in_bottleneck, frozen_norm, is_d)
+    images = image_input(image_size, num_channels)
+    x = _stem(images, size.stem_dim, activation, frozen_norm, is_d)
     for stage, (width, count) in enumerate(zip(size.hidden_dims, size.num_layers, strict=True)):
         for index in range(count):
             strides = 2 if not index and (stage or downsample_in_first_stage) else 1
             name_of_block = f"stage_{stage}_block_{index}"
-            x = block(x, width, strides, not index, name_of_block)
+            x = blocks.apply(x, width, strides, not index, name_of_block)
             last = f"{PREFIX}{stage}" if index == count - 1 else f"{name_of_block}_activation"
             x = activated(x, activation, last)
     return keras.Model(images, keras.layers.Reshape((-1, x.shape[-1]), name="tokens")(x), name=name)
+
+
+def _stem(
+    images: keras.KerasTensor, width: int, activation: Activation, frozen_norm: bool, is_d: bool
+) -> keras.KerasTensor:
+    """The first convolutions, and the maximum of 3 x 3 pixels."""
+    if is_d:
+        x = images
+        for index, filters in enumerate((width // 2, width // 2, width)):
+            strides, name = 1 if index else 2, f"stem_{index}"
+            x = convolution(x, filters, 3, strides, activation, frozen_norm=frozen_norm, name=name)
+    else:
+        x = convolution(images, width, 7, 2, activation, frozen_norm=frozen_norm, name="stem")
+    for axis in (1, 2):  # A maximum does not change if pixels at the edges are there twice.
+        edges = (x[:, :1], x, x[:, -1:]) if axis == 1 else (x[:, :, :1], x, x[:, :, -1:])
+        x = ops.concatenate(edges, axis=axis)
+    return keras.layers.MaxPooling2D(3, 2, name="stem_pooling")(x)
+
+
+class _Blocks(NamedTuple):
+    """What the blocks are made of; `is_d` for those of ResNet-D."""
+
+    is_bottleneck: bool
+    downsample_in_bottleneck: bool
+    frozen_norm: bool
+    is_d: bool
+
+    def apply(self, x: keras.KerasTensor, width: int, strides: int, is_first: bool, name: str) -> keras.KerasTensor:
+        """Returns the sum of a new block and its shortcut, before the activation; `is_first`: of its stage."""
+        y = x
+        for number, (filters, kernel_size) in enumerate(_convolutions(width, self.is_bottleneck)):
+            is_strided = number == (1 if self.is_bottleneck and not self.downsample_in_bottleneck else 0)
+            is_last = number == (2 if self.is_bottleneck else 1)
+            step, inside = strides if is_strided else 1, None if is_last else "relu"
+            y = convolution(
+                y, filters, kernel_size, step, inside, frozen_norm=self.frozen_norm, name=f"{name}_{number}"
+            )
+        return keras.layers.Add(name=f"{name}_sum")([self._shortcut(x, width, strides, is_first, name), y])
+
+    def _shortcut(self, x: keras.KerasTensor, width: int, strides: int, is_first: bool, name: str) -> keras.KerasTensor:
+        changes = strides > 1 or x.shape[-1] != width
+        if self.is_d and strides > 1 and (self.is_bottleneck or x.shape[-1] != width):
+            x, strides = keras.layers.AveragePooling2D(2, 2, "same", name=f"{name}_shortcut_pooling")(x), 1
+        if changes or (self.is_d and is_first and not self.is_bottleneck):
+            x = convolution(x, width, 1, strides, frozen_norm=self.frozen_norm, name=f"{name}_shortcut")
+        return x
 
 
 def _convolutions(width, is_bottleneck):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
@@ -106,14 +107,10 @@ def SAM(
     patch, sides = pair_of(patch_size), pair_of(image_size)
     _check(size)
     images = image_input((sides[0], sides[1]), num_channels)
-    interpolation = "bilinear" if use_position_embedding else None
-    embedding = PatchEmbedding(
-        size.hidden_dim, patch, class_token=False, interpolation=interpolation, name="patch_embedding"
-    )
+    grid = _grid(sides, patch)
+    table = "bilinear" if use_position_embedding else None
+    embedding = PatchEmbedding(size.hidden_dim, patch, class_token=False, interpolation=table, name="patch_embedding")
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
-    if any(side % part for side, part in zip(sides, patch, strict=True)):
-        raise ValueError(f"image_size {sides} is not a multiple of patch_size {patch}.")
-    grid = sides[0] // patch[0], sides[1] // patch[1]
     x = embedding(images)
     for index in range(size.num_layers):
         mixer = WindowAttention(
@@ -129,11 +126,23 @@ def SAM(
         feedforward = DenseFeedForward(size.intermediate_dim, activation, name="feedforward")
         x = EncoderBlock(mixer, feedforward, residual="pre", norm=norm, name=f"encoder_block_{index}")(x)
     x = keras.layers.Reshape((*grid, size.hidden_dim), name="grid")(x)
-    neck = LayerNormalization(epsilon=_NECK_EPSILON)
+    return keras.Model(images, _neck(x, output_dim), name=name)
+
+
+def _neck(x: keras.KerasTensor, output_dim: int) -> keras.KerasTensor:
+    """The feature map: two convolutions, each with a norm behind it."""
+    norm = LayerNormalization(epsilon=_NECK_EPSILON)
     x = keras.layers.Dense(output_dim, use_bias=False, name="neck_projection")(x)
-    x = make_norm(neck, "neck_projection_norm")(x)
+    x = make_norm(norm, "neck_projection_norm")(x)
     x = keras.layers.Conv2D(output_dim, 3, padding="same", use_bias=False, name="neck_convolution")(x)
-    return keras.Model(images, make_norm(neck, "features")(x), name=name)
+    return make_norm(norm, "features")(x)
+
+
+def _grid(sides: Sequence[int], patch: Sequence[int]) -> tuple[int, int]:
+    """The rows and columns of patches."""
+    if any(side % part for side, part in zip(sides, patch, strict=True)):
+        raise ValueError(f"image_size {sides} is not a multiple of patch_size {patch}.")
+    return sides[0] // patch[0], sides[1] // patch[1]
 
 
 def _check(size):

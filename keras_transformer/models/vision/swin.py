@@ -102,11 +102,9 @@ def Swin(
     is no position embedding by default, as in the paper; section 4.4, table 4 compares.
     """
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else SwinSize(*size)
-    if len(size.num_layers) != len(size.num_heads) or any(
-        size.hidden_dim * 2**stage % heads for stage, heads in enumerate(size.num_heads)
-    ):
-        raise ValueError(f"num_heads must divide the width of each stage. Received: {size}")
+    _check(size)
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
+    blocks = _Blocks(norm, window_size, mlp_ratio, activation, dropout, attention_dropout)
     rates = iter(np.linspace(0.0, stochastic_depth, sum(size.num_layers)).tolist())
     images = image_input(image_size, num_channels)
     x, grid = _embedded(images, size.hidden_dim, pair_of(patch_size), use_position_embedding, dropout)
@@ -116,25 +114,57 @@ def Swin(
             grid = (halved(grid[0]), halved(grid[1]))
         width = size.hidden_dim * 2**stage
         for index in range(num_layers):
-            mixer = ShiftedWindowAttention(
-                num_heads,
-                width // num_heads,
-                grid,
-                window_size,
-                shifted=index % 2 == 1,
-                dropout=attention_dropout,
-                name="window_attention",
-            )
-            block = EncoderBlock(
-                mixer,
-                DenseFeedForward(int(mlp_ratio * width), activation, name="feedforward"),
-                residual=PreNormResidual(norm, next(rates)),
-                dropout=dropout,
-                name=f"stage_{stage}_block_{index}",
-            )
-            x = block(x)
+            heads = (num_heads, width // num_heads)
+            x = blocks.block(index, heads, grid, next(rates), f"stage_{stage}_block_{index}")(x)
     x = LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
     return keras.Model(images, x, name=name)
+
+
+def _check(size: SwinSize) -> None:
+    if len(size.num_layers) != len(size.num_heads) or any(
+        size.hidden_dim * 2**stage % heads for stage, heads in enumerate(size.num_heads)
+    ):
+        raise ValueError(f"num_heads must divide the width of each stage. Received: {size}")
+
+
+class _Blocks(NamedTuple):
+    """What the blocks of all stages are made of."""
+
+    norm: keras.layers.Layer
+    window_size: int
+    mlp_ratio: float
+    activation: Activation
+    dropout: float
+    attention_dropout: float
+
+    def block(
+        self, index: int, heads: tuple[int, int], grid: tuple[int, int], stochastic_depth: float, name: str
+    ) -> EncoderBlock:
+        """Returns a new block; windows are shifted if its index in the stage is odd.
+
+        Args:
+            index: int: its number in the stage.
+            heads: number and width of the heads.
+            grid: rows and columns of tokens.
+            stochastic_depth: float in [0, 1).
+            name: str.
+        """
+        mixer = ShiftedWindowAttention(
+            *heads,
+            grid,
+            self.window_size,
+            shifted=index % 2 == 1,
+            dropout=self.attention_dropout,
+            name="window_attention",
+        )
+        width = heads[0] * heads[1]
+        return EncoderBlock(
+            mixer,
+            DenseFeedForward(int(self.mlp_ratio * width), self.activation, name="feedforward"),
+            residual=PreNormResidual(self.norm, stochastic_depth),
+            dropout=self.dropout,
+            name=name,
+        )
 
 
 def _embedded(images, hidden_dim, patch_size, use_position_embedding, dropout):

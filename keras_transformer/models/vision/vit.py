@@ -9,7 +9,7 @@ from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.image_stack import image_input, image_stack
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import final_norm
-from keras_transformer.utils.types import Activation, AttentionLike
+from keras_transformer.utils.types import Activation, AttentionLike, Config
 from keras_transformer.vision import PatchEmbedding
 
 # Ti and S: Touvron et al., DeiT, arXiv 2012.12877, table 1. B, L, H: Dosovitskiy et al., table 1.
@@ -81,17 +81,9 @@ def ViT(
     """
     size = get_size(size, SIZES)
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
-    embedding = PatchEmbedding(
-        size.hidden_dim,
-        patch_size,
-        grid_size=grid_size,
-        class_token=class_token,
-        num_register_tokens=num_register_tokens,
-        mask_token=mask_token,
-        dropout=dropout,
-        interpolation=interpolation,
-        name="patch_embedding",
-    )
+    first: Config = {"class_token": class_token, "num_register_tokens": num_register_tokens, "mask_token": mask_token}
+    table: Config = {"grid_size": grid_size, "interpolation": interpolation}
+    embedding = PatchEmbedding(size.hidden_dim, patch_size, dropout=dropout, name="patch_embedding", **table, **first)
     return image_stack(
         image_input(image_size, num_channels),
         embedding,

@@ -59,17 +59,15 @@ def channel_delta_products(
     key = None if key is None else chunks_first(key, size, chunks)
     decay = ops.exp(log_decay)
     faded = query * decay
-    columns = (write,) if key is None else (write, key)
-    pairs = channel_pairs((read, faded), columns, decay)
+    pairs = channel_pairs((read, faded), (write,) if key is None else (write, key), decay)
     among, weights = pairs.products[0]
     targets = value if key is None else -ops.matmul(pairs.products[1][0], value)
     solved = ops.matmul(unit_lower_inverse(among), ops.concatenate([targets, read * pairs.before], axis=3))
-    value_width = value.shape[3]
     matrices = ChunkMatrices(
         faded * pairs.before,
         weights + _diagonal(query, write),
-        solved[..., :value_width],
-        solved[..., value_width:],
+        solved[..., : value.shape[3]],
+        solved[..., value.shape[3] :],
         ops.transpose(write * pairs.after, (0, 1, 3, 2)),
         ops.transpose(pairs.whole, (0, 1, 3, 2)),
         None if key is None else ops.matmul(ops.transpose(key * pairs.after, (0, 1, 3, 2)), value),

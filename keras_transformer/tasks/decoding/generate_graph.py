@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from keras import ops
 
@@ -39,7 +39,7 @@ def generate_graph(
     sampler = sampler or Greedy()
 
     def generate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        max_new_tokens, uniforms = tensors["max_new_tokens"], tensors.get("uniforms")
+        max_new_tokens = tensors["max_new_tokens"]
         num_slots = max_new_tokens if new_slots is None else new_slots
         token_ids, lengths, memory = _prompt(model, tensors)
         batch = ops.shape(token_ids)[0]
@@ -47,28 +47,10 @@ def generate_graph(
         logits, _, cache = model.prefill(token_ids, lengths, cache)
         rows = ops.expand_dims(ops.arange(batch, dtype="int32"), 1)
         updated = [name for name in cache if name not in memory]
+        body = _Step(model, sampler, memory, updated, rows, tensors.get("uniforms"))
 
         def unfinished(step: Tensor, logits: Tensor, finished: Tensor, *_: Tensor) -> Tensor:
             return ops.logical_and(step < max_new_tokens, ops.logical_not(ops.all(finished)))
-
-        def advance(
-            step: Tensor,
-            logits: Tensor,
-            finished: Tensor,
-            index: Tensor,
-            token_buffer: Tensor,
-            counts: Tensor,
-            *tensors: Tensor,
-        ) -> tuple[Tensor, ...]:
-            drawn = None if uniforms is None else ops.take(uniforms, step, axis=1)
-            token = sampler(ops, logits[:, -1], drawn)
-            token_buffer = _write(token_buffer, rows, step, ops.where(finished, 0, token))
-            counts = counts + ops.cast(ops.logical_not(finished), "int32")
-            for end_id in as_end_ids(model.end_id):
-                finished = ops.logical_or(finished, token == end_id)
-            state = {**memory, **dict(zip(updated, tensors, strict=True))}
-            logits, _, state = model.decode_step(ops.expand_dims(token, 1), state, index)
-            return (step + 1, logits, finished, index + 1, token_buffer, counts, *(state[name] for name in updated))
 
         state = (
             ops.zeros((), "int32"),
@@ -79,10 +61,51 @@ def generate_graph(
             ops.zeros((batch,), "int32"),
             *(cache[name] for name in updated),
         )
-        _, _, _, _, token_buffer, counts, *_ = ops.while_loop(unfinished, advance, state)
+        _, _, _, _, token_buffer, counts, *_ = ops.while_loop(unfinished, body.advance, state)
         return {"new_token_ids": token_buffer, "new_lengths": counts}
 
     return generate
+
+
+class _Step(NamedTuple):
+    """One step of the decoding loop.
+
+    Attributes:
+        model: `LanguageModel`.
+        sampler: `Greedy` or `Random`.
+        memory: the encoded source, which no step changes.
+        updated: names of the tensors of the cache that each step changes.
+        rows: int32 `(B, 1)`, the index of each row.
+        uniforms: float32 `(B, new_slots)`, or None.
+    """
+
+    model: LanguageModel
+    sampler: TokenSampler
+    memory: Cache
+    updated: list[str]
+    rows: Tensor
+    uniforms: Tensor | None
+
+    def advance(
+        self,
+        step: Tensor,
+        logits: Tensor,
+        finished: Tensor,
+        index: Tensor,
+        token_buffer: Tensor,
+        counts: Tensor,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Returns the state of the loop after a token of each row: `tensors` are those of the cache."""
+        drawn = None if self.uniforms is None else ops.take(self.uniforms, step, axis=1)
+        token = self.sampler(ops, logits[:, -1], drawn)
+        token_buffer = _write(token_buffer, self.rows, step, ops.where(finished, 0, token))
+        counts = counts + ops.cast(ops.logical_not(finished), "int32")
+        for end_id in as_end_ids(self.model.end_id):
+            finished = ops.logical_or(finished, token == end_id)
+        state = {**self.memory, **dict(zip(self.updated, tensors, strict=True))}
+        logits, _, state = self.model.decode_step(ops.expand_dims(token, 1), state, index)
+        return (step + 1, logits, finished, index + 1, token_buffer, counts, *(state[name] for name in self.updated))
 
 
 def _prompt(model: LanguageModel, tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor, Cache]:

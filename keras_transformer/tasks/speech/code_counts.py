@@ -14,7 +14,7 @@ _UNIT = 1000
 class CodeCounts(keras.metrics.Metric):
     """Accuracy of the choice of targets, and perplexity of the codebooks, since the start of the epoch.
 
-    The counters are weights of the layer, as those of `feedforward.expert_counts`: on JAX, Keras loses the updates of
+    The counters are weights of the layer, as those of `ExpertCounts`: on JAX, Keras loses the updates of
     metrics in the call of a layer. They are integers, which are no part of a checkpoint.
 
     Args:

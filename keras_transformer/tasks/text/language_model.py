@@ -97,15 +97,7 @@ class LanguageModel(TaskModel):
         name: str = "language_model",
         **kwargs: object,
     ) -> None:
-        embedding = token_table(backbone, *_EMBEDDING_NAMES)
-        check_tokens(backbone)
-        if tie_embeddings:
-            check_tied(backbone, embedding, backbone.output.shape[-1])
-        if tokenizer is not None and tokenizer.vocabulary_size > embedding.input_dim:
-            raise ForeignTokenizerError(
-                f"The tokenizer has {tokenizer.vocabulary_size} tokens; "
-                f"{backbone.name!r} was built for {embedding.input_dim}."
-            )
+        embedding = _checked_table(backbone, tie_embeddings, tokenizer)
         self._embedding = embedding if tie_embeddings else None
         self._head: keras.layers.Dense = (
             None if tie_embeddings else keras.layers.Dense(embedding.input_dim, use_bias=False, name="head")
@@ -120,18 +112,8 @@ class LanguageModel(TaskModel):
         self.logit_soft_cap = logit_soft_cap
         self.tokenizer = tokenizer
         self.vocabulary_size = embedding.input_dim
-        inputs = {tensor.name: tensor for tensor in self.inputs}
-        self.source_names = source_names(inputs)
-        self.is_encoder_decoder = bool(self.source_names)
-        self.takes_prompts = "token_ids" in inputs
-        # Shape of a source that is not text, without the batch axis.
-        is_text = self.source_names[:1] in ((), ("source_token_ids",))
-        self.source_shape = None if is_text else tuple(inputs[self.source_names[0]].shape[1:])
-        if tokenizer is not None:
-            start_id = tokenizer.start_id if start_id is None and self.is_encoder_decoder else start_id
-            end_id = tokenizer.end_id if end_id is None else end_id
-        self.start_id = start_id
-        self.end_id = tuple(end_id) if isinstance(end_id, (list, tuple)) else end_id
+        self._set_source()
+        self._set_limits(start_id, end_id)
         self._stepwise: Stepwise | None = None
         self._generator: Generator | None = None
         self._cache_dtype: str | None = None
@@ -146,6 +128,24 @@ class LanguageModel(TaskModel):
     def call(self, inputs: Tensors, training: bool | None = None, mask: Tensors | None = None) -> Tensor:
         # Again, because a stateless call, as in training on JAX, begins here.
         return super().call(with_optional_inputs(self, inputs), training=training, mask=mask)
+
+    def _set_source(self) -> None:
+        """Sets what is known of the source of an encoder-decoder, and of the prompts."""
+        inputs = {tensor.name: tensor for tensor in self.inputs}
+        self.source_names = source_names(inputs)
+        self.is_encoder_decoder = bool(self.source_names)
+        self.takes_prompts = "token_ids" in inputs
+        # Shape of a source that is not text, without the batch axis.
+        is_text = self.source_names[:1] in ((), ("source_token_ids",))
+        self.source_shape = None if is_text else tuple(inputs[self.source_names[0]].shape[1:])
+
+    def _set_limits(self, start_id: int | None, end_id: int | Sequence[int] | None) -> None:
+        """Sets the tokens that begin and end a text; None for those of the tokenizer."""
+        if self.tokenizer is not None:
+            start_id = self.tokenizer.start_id if start_id is None and self.is_encoder_decoder else start_id
+            end_id = self.tokenizer.end_id if end_id is None else end_id
+        self.start_id = start_id
+        self.end_id = tuple(end_id) if isinstance(end_id, (list, tuple)) else end_id
 
     def _to_logits(self, x):
         x = x if self._head_scale is None else self._head_scale(x)
@@ -361,3 +361,17 @@ class _Logits(keras.layers.Layer):
 
     def get_config(self) -> Config:
         return {**super().get_config(), "soft_cap": self.soft_cap, "use_bias": self.use_bias}
+
+
+def _checked_table(backbone: keras.Model, is_tied: bool, tokenizer: Tokenizer | None) -> keras.layers.Embedding:
+    """The token embedding of a backbone, which fits the head and the tokenizer."""
+    embedding = token_table(backbone, *_EMBEDDING_NAMES)
+    check_tokens(backbone)
+    if is_tied:
+        check_tied(backbone, embedding, backbone.output.shape[-1])
+    if tokenizer is not None and tokenizer.vocabulary_size > embedding.input_dim:
+        raise ForeignTokenizerError(
+            f"The tokenizer has {tokenizer.vocabulary_size} tokens; "
+            f"{backbone.name!r} was built for {embedding.input_dim}."
+        )
+    return embedding

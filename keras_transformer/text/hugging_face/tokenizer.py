@@ -21,10 +21,10 @@ from keras_transformer.text.hugging_face.json import (
     library_errors,
     load_content,
     parsed,
+    read_template,
     without_special,
 )
 from keras_transformer.text.hugging_face.stream import HuggingFaceStream
-from keras_transformer.text.hugging_face.template import read_template
 from keras_transformer.text.hugging_face.token_bytes import token_bytes
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
@@ -92,9 +92,7 @@ class HuggingFaceTokenizer(Tokenizer):
         chat_template: str | None = None,
         max_length: int | None = None,
     ) -> None:
-        for name, side in (("padding_side", padding_side), ("truncation_side", truncation_side)):
-            if side not in SIDES:
-                raise TextError(f'{name} must be "left" or "right". Received: {side!r}')
+        _check_sides(padding_side=padding_side, truncation_side=truncation_side)
         self.padding_side = padding_side
         self.truncation_side = truncation_side
         self.clean_up_spaces = bool(clean_up_spaces)
@@ -314,3 +312,9 @@ class HuggingFaceTokenizer(Tokenizer):
     ) -> HuggingFaceTokenizer:
         template = files[CHAT_FILE].decode("utf-8") if CHAT_FILE in files else None
         return cls(files[FILE].decode("utf-8"), special_tokens, chat_template=template, **options)
+
+
+def _check_sides(**sides: str) -> None:
+    for name, side in sides.items():
+        if side not in SIDES:
+            raise TextError(f'{name} must be "left" or "right". Received: {side!r}')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -56,43 +56,11 @@ def chunked_crossentropy(
     tokens without a label are left out.
     """
     values = VariableValues(layers)
-    chunks = LabeledChunks(weights, chunk_size)
-
-    def chunk(index: Tensor, states: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
-        """Returns the indices of the tokens of a chunk, and its loss as a function of their states and of the weights."""
-        chosen, ours = chunks.chunk(index)
-
-        def loss(rows: Tensor, *trained: Tensor) -> Tensor:
-            with values.scope(trained):
-                logits = ops.reshape(head(ops.expand_dims(rows, 0)), (chunk_size, -1))
-            return ops.sum(ours * cross_entropy(ops.take(labels, chosen, axis=0), logits))
-
-        return chosen, loss
-
-    def evaluated(states: Tensor, *trained: Tensor) -> Tensor:
-        def add(index: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-            chosen, loss = chunk(index, states)
-            return index + 1, total + loss(ops.take(states, chosen, axis=0), *trained)
-
-        start = (ops.zeros((), "int32"), ops.zeros((), "float32"))
-        return sequential_loop(lambda index, total: index < chunks.count, add, start)[1]
+    sums = _Sums(head, labels, values, LabeledChunks(weights, chunk_size), chunk_size)
 
     @ops.custom_gradient
     def trained_on(states: Tensor, *trained: Tensor) -> Any:
-        def add(
-            index: Tensor, total: Tensor, gradients: tuple[Tensor, ...]
-        ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-            chosen, loss = chunk(index, states)
-            value, pullback = vjp(loss, ops.take(states, chosen, axis=0), *trained)
-            of_rows, *others = pullback(ops.ones((), "float32"))
-            # The tokens that fill the last chunk have gradient 0, so that adding to row 0 is right.
-            summed = gradients[0] + ops.scatter(chosen[:, None], of_rows, ops.shape(states))
-            rest = [before + ops.cast(new, before.dtype) for before, new in zip(gradients[1:], others, strict=True)]
-            return index + 1, total + value, (summed, *rest)
-
-        zeros = tuple(chunks.zeros(ops.shape(each), each.dtype) for each in (states, *trained))
-        start = (ops.zeros((), "int32"), ops.zeros((), "float32"), zeros)
-        _, total, gradients = sequential_loop(lambda index, *others: index < chunks.count, add, start)
+        total, gradients = sums.with_gradients(states, *trained)
 
         def backward(*arguments: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             factor = arguments[0] if upstream is None else upstream
@@ -100,4 +68,54 @@ def chunked_crossentropy(
 
         return total, backward
 
-    return (trained_on if training else evaluated)(hidden, *values.weights)
+    return (trained_on if training else sums.total)(hidden, *values.weights)
+
+
+class _Sums(NamedTuple):
+    """Sums over the chunks, as functions of the states of the tokens and of the weights of the layers."""
+
+    head: Callable[[Tensor], Tensor]
+    labels: Tensor
+    values: VariableValues
+    chunks: LabeledChunks
+    chunk_size: int
+
+    def total(self, states: Tensor, *trained: Tensor) -> Tensor:
+        """Returns the sum of the losses."""
+
+        def add(index: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+            chosen, loss = self._chunk(index)
+            return index + 1, total + loss(ops.take(states, chosen, axis=0), *trained)
+
+        start = (ops.zeros((), "int32"), ops.zeros((), "float32"))
+        return sequential_loop(lambda index, total: index < self.chunks.count, add, start)[1]
+
+    def with_gradients(self, states: Tensor, *trained: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Returns the sum of the losses, and its gradients."""
+
+        def add(
+            index: Tensor, total: Tensor, gradients: tuple[Tensor, ...]
+        ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+            chosen, loss = self._chunk(index)
+            value, pullback = vjp(loss, ops.take(states, chosen, axis=0), *trained)
+            of_rows, *others = pullback(ops.ones((), "float32"))
+            # The tokens that fill the last chunk have gradient 0, so that adding to row 0 is right.
+            summed = gradients[0] + ops.scatter(chosen[:, None], of_rows, ops.shape(states))
+            rest = [before + ops.cast(new, before.dtype) for before, new in zip(gradients[1:], others, strict=True)]
+            return index + 1, total + value, (summed, *rest)
+
+        zeros = tuple(self.chunks.zeros(ops.shape(each), each.dtype) for each in (states, *trained))
+        start = (ops.zeros((), "int32"), ops.zeros((), "float32"), zeros)
+        _, total, gradients = sequential_loop(lambda index, *others: index < self.chunks.count, add, start)
+        return total, gradients
+
+    def _chunk(self, index: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
+        """Returns the indices of the tokens of a chunk, and its loss as a function of their states and of the weights."""
+        chosen, ours = self.chunks.chunk(index)
+
+        def loss(rows: Tensor, *trained: Tensor) -> Tensor:
+            with self.values.scope(trained):
+                logits = ops.reshape(self.head(ops.expand_dims(rows, 0)), (self.chunk_size, -1))
+            return ops.sum(ours * cross_entropy(ops.take(self.labels, chosen, axis=0), logits))
+
+        return chosen, loss

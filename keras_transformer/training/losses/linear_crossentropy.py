@@ -52,15 +52,12 @@ def linear_crossentropy(
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         chosen, factors = chunks.chunk(index)
         rows, targets = ops.take(hidden, chosen, axis=0), ops.take(labels, chosen, axis=0)
-        factors = ops.expand_dims(factors, -1)
-        probabilities, scales, losses = softmax_and_losses(lambda: ops.matmul(rows, ops.transpose(table)), targets)
-        scales = factors if scales is None else factors * scales
-        of_rows = scales * ops.matmul(probabilities, table) - factors * ops.take(table, targets, axis=0)
+        loss, of_rows, scaled, probabilities = _of_chunk(rows, targets, factors, table)
         # The tokens that fill the last chunk have weight 0, so that adding to row 0 is right.
         of_hidden = of_hidden + ops.scatter(chosen[:, None], of_rows, ops.shape(hidden))
         if of_table is not None:  # (D, V), in which the product is shorter; transposed once, at the end.
-            of_table = of_table + ops.matmul(ops.transpose(scales * rows), probabilities)
-        return total + ops.sum(factors[:, 0] * losses), of_hidden, of_table
+            of_table = of_table + ops.matmul(ops.transpose(scaled), probabilities)
+        return total + loss, of_hidden, of_table
 
     @ops.custom_gradient
     def total(hidden: Tensor, table: Tensor) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
@@ -85,3 +82,12 @@ def linear_crossentropy(
         return loss, backward
 
     return total(hidden, table)
+
+
+def _of_chunk(rows: Tensor, targets: Tensor, weights: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns the loss of the tokens of a chunk, its gradient of their states, and the factors of that of the table."""
+    factors = ops.expand_dims(weights, -1)
+    probabilities, scales, losses = softmax_and_losses(lambda: ops.matmul(rows, ops.transpose(table)), targets)
+    scales = factors if scales is None else factors * scales
+    of_rows = scales * ops.matmul(probabilities, table) - factors * ops.take(table, targets, axis=0)
+    return ops.sum(weights * losses), of_rows, scales * rows, probabilities

@@ -87,10 +87,7 @@ class PatchEmbedding(keras.layers.Layer):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        if interpolation is not None and interpolation not in INTERPOLATIONS:
-            raise ValueError(f"interpolation must be 'bilinear', 'bicubic' or None. Received: {interpolation!r}")
-        if interpolation is None and grid_size is not None:
-            raise ValueError("grid_size is the size of a position table, which interpolation=None leaves out.")
+        _check_table(interpolation, grid_size)
         self.hidden_dim = hidden_dim
         self.patch_size = pair_of(patch_size)
         self.grid_size = None if grid_size is None else pair_of(grid_size)
@@ -103,12 +100,7 @@ class PatchEmbedding(keras.layers.Layer):
         self.interpolation = interpolation
         self.seed = seed
         self._projection = keras.layers.Conv2D(
-            hidden_dim,
-            self.patch_size,
-            strides=self.patch_size,
-            use_bias=use_bias,
-            dtype=self.dtype_policy,
-            name="projection",
+            hidden_dim, self.patch_size, self.patch_size, use_bias=use_bias, dtype=self.dtype_policy, name="projection"
         )
         self.norm = resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         self._pixel_norm, self._token_norm = (
@@ -241,3 +233,10 @@ class PatchEmbedding(keras.layers.Layer):
 def pair_of(size: int | Sequence[int]) -> tuple[int, ...]:
     """Returns height and width from one number or two."""
     return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def _check_table(interpolation: str | None, grid_size: int | Sequence[int] | None) -> None:
+    if interpolation is not None and interpolation not in INTERPOLATIONS:
+        raise ValueError(f"interpolation must be 'bilinear', 'bicubic' or None. Received: {interpolation!r}")
+    if interpolation is None and grid_size is not None:
+        raise ValueError("grid_size is the size of a position table, which interpolation=None leaves out.")

@@ -13,7 +13,7 @@ from variants import exhaustive_but
 
 from keras_transformer.export import InvalidBundleError, InvalidModelError, load, write_text_onnx, write_text_tflite
 from keras_transformer.export.bundle.tokenizers import text_rows
-from keras_transformer.export.text.probe_texts import random_text
+from keras_transformer.export.text.files.probe_texts import random_text
 from keras_transformer.text import from_huggingface
 
 pytestmark = pytest.mark.slow
@@ -98,7 +98,7 @@ def test_what_cannot_take_bytes_is_refused(written, tmp_path):
 
 
 def strings_session(path):
-    from keras_transformer.export.text import extensions
+    from keras_transformer.export.text.files import extensions
 
     return extensions.session(str(path))
 

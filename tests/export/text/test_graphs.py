@@ -15,14 +15,14 @@ from variants import exhaustive_but
 
 from keras_transformer.export import InvalidModelError
 from keras_transformer.export.bundle.tokenizers import text_rows
-from keras_transformer.export.text.charsmap import read_rules
-from keras_transformer.export.text.composition import Composition
 from keras_transformer.export.text.detokenize import DetokenizeGraph
+from keras_transformer.export.text.files.probe_texts import PROBE_TEXTS
+from keras_transformer.export.text.files.spec import padded_ids
 from keras_transformer.export.text.graph import TokenizeGraph
-from keras_transformer.export.text.probe_texts import PROBE_TEXTS
-from keras_transformer.export.text.replacement import ClusterReplacement, Replacement
-from keras_transformer.export.text.spec import padded_ids
-from keras_transformer.export.text.utf8 import repaired
+from keras_transformer.export.text.normalization.charsmap import read_rules
+from keras_transformer.export.text.normalization.composition import Composition
+from keras_transformer.export.text.normalization.replacement import ClusterReplacement, Replacement
+from keras_transformer.export.text.normalization.utf8 import repaired
 from keras_transformer.text import (
     BytePair,
     Bytes,

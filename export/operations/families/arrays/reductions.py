@@ -79,12 +79,12 @@ def sum_of_int64(x: Tensor, axes: Tensor, *, keep_dims: bool) -> Tensor:
 
 def product_of_integers(x: Tensor, axes: Tensor, *, keep_dims: bool) -> Tensor:
     """The last bits of a product, axis by axis: ONNX Runtime multiplies in float64, and takes the nearest end of a type."""
-    axes = [int(axis) % x.shape.rank for axis in np.ravel(tf.get_static_value(axes))]
-    for axis in axes:
+    numbers = [int(axis) % x.shape.rank for axis in np.ravel(tf.get_static_value(axes))]
+    for axis in numbers:
         pads = [[int(each == axis), 0] for each in range(x.shape.rank)]
         products = running_product(tf.pad(x, pads, constant_values=1), axis, exclusive=False, reverse=False)
         x = tf.gather(products, [tf.shape(products)[axis] - 1], axis=axis)
-    return x if keep_dims else tf.squeeze(x, axes)
+    return x if keep_dims else tf.squeeze(x, numbers)
 
 
 def _is_large_product(node: Node) -> bool:

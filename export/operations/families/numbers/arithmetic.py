@@ -28,9 +28,36 @@ from keras_transformer.utils.types import Tensor
 _LARGEST = float(np.float32(2**63 * (1 - 2.0**-24)))
 
 
+_MOST = float(np.finfo("float32").max)
+# What LiteRT clips to finite numbers, with the activation that may be part of it.
+_CLIPPED = (
+    *("Add", "AddV2", "AvgPool", "BatchMatMulV2", "BiasAdd", "Conv2D", "Conv2DBackpropInput", "Conv3D"),
+    *(
+        "Conv3DBackpropInputV2",
+        "DepthwiseConv2dNative",
+        "Div",
+        "Einsum",
+        "FusedBatchNormV3",
+        "MatMul",
+        "MaxPool",
+        "Mul",
+    ),
+    *("RealDiv", "Sub"),
+)
+
+
 def is_infinite(x: Tensor) -> Tensor:
     """The converter compares with the largest finite number for equality."""
-    return tf.abs(x) > tf.constant(np.finfo("float32").max)
+    return tf.abs(x) > tf.constant(_MOST)
+
+
+def is_clipped(x: Tensor) -> Tensor:
+    """Infinities of a product or a sum are the largest finite number in LiteRT."""
+    return tf.abs(x) >= tf.constant(_MOST)
+
+
+def is_not_clipped(x: Tensor) -> Tensor:
+    return tf.abs(x) < tf.constant(_MOST)
 
 
 def absolute_integer(x: Tensor) -> Tensor:
@@ -220,6 +247,12 @@ def _is_normed(node: Node) -> bool:
     return len(_normed(node)) > 0
 
 
+def _is_of_clipped(node: Node) -> bool:
+    """Whether a node reads what LiteRT clips to finite numbers."""
+    producer = node.producer(0)
+    return is_float32(node) and producer is not None and producer.op in _CLIPPED
+
+
 def _is_of_computed(node: Node) -> bool:
     """Whether no operand is a constant."""
     return all(node.value(each) is None for each in range(len(node.inputs)))
@@ -246,7 +279,10 @@ _NEXT = (
 OPERATIONS = (
     Operation("Abs", {TFLITE: Decomposed(absolute_integer, when=is_integer)}),
     Operation("Sign", {TFLITE: Decomposed(sign_of_integer, when=is_integer)}),
-    Operation("IsInf", {TFLITE: Decomposed(is_infinite, when=is_float32)}),
+    Operation("IsFinite", {TFLITE: Decomposed(is_not_clipped, when=_is_of_clipped)}),
+    Operation(
+        "IsInf", {TFLITE: (Decomposed(is_clipped, when=_is_of_clipped), Decomposed(is_infinite, when=is_float32))}
+    ),
     Operation("Add", rounds=True),
     Operation("AddV2", rounds=True),
     Operation("Sub", {TFLITE: (DISTANCE, *DIFFERENCES)}, rounds=True),

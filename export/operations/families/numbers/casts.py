@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32
-from keras_transformer.export.operations.operation import NAN, TFLITE, Decomposed, Operation, Region
+from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Decomposed, Operation, Region
 from keras_transformer.utils.types import Tensor
 
 _NARROW = (tf.int8, tf.uint8, tf.int16, tf.uint16)
@@ -60,4 +60,6 @@ def _is_limited(node: Node | None) -> bool:
 
 _CAST = Decomposed(cast_within_range, ("DstT",), _may_be_out_of_range)
 
-OPERATIONS = (Operation("Cast", {TFLITE: _CAST}, differs={TFLITE: (Region(NAN, _is_within_range),)}),)
+_NAN = (Region(NAN, _is_within_range),)
+
+OPERATIONS = (Operation("Cast", {TFLITE: _CAST}, differs={TFLITE: _NAN, ONNX: _NAN}),)

@@ -10,20 +10,19 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.cache.extend_dense import extend_dense
 from keras_transformer.attention.masks import Visibility
-from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
+from keras_transformer.attention.mechanisms.sparse.masked_pattern import MaskedPattern
 from keras_transformer.attention.partition.bands import block_count
 from keras_transformer.attention.partition.block_layout import BlockLayout, join_blocks, scatter_blocks
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
 @serializable
-class BlockSparseAttention(SoftmaxBasedMechanism):
+class BlockSparseAttention(MaskedPattern):
     """Block-sparse softmax attention, with a layout of the blocks of keys for each block of queries.
 
     Query i attends to key j if `layout[⌊i / block_size⌋, ⌊j / block_size⌋]`. Only the blocks of the layout
@@ -83,7 +82,9 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         if not callable(self.layout) and self.layout.ndim == 3:  # A bias covers all heads.
             self.supports = self.supports - {"bias", "query", "values"}
 
-    max_dense_queries = property(lambda self: self.block_size)
+    @property
+    def max_dense_queries(self) -> int:
+        return self.block_size
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         if not callable(self.layout) and self.layout.ndim == 3 and len(self.layout) != query_shape[2]:
@@ -163,20 +164,6 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
                 f"Received: sequences of {length} tokens."
             )
         return layout[..., :count, :count]
-
-    def extend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        cache: Cache,
-        cache_index: Tensor | None,
-        visibility: Visibility,
-        position: AttentionPosition | None = None,
-        training: bool | None = None,
-        **options: Any,
-    ) -> tuple[Tensor, Cache]:
-        return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
 
     def mask(self, query_slots: Tensor, key_slots: Tensor) -> Tensor:
         """The pattern without causality: `(B, N | 1, T, S)`."""

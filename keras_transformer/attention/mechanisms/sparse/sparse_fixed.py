@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.cache.extend_dense import extend_dense
 from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
+from keras_transformer.attention.mechanisms.sparse.masked_pattern import MaskedPattern
 from keras_transformer.attention.mechanisms.sparse.sparse_strided import exclude_own_slot
 from keras_transformer.attention.partition.bands import Bands
 from keras_transformer.attention.softmax.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.attention.softmax.partial_softmax import AttentionOptions
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @serializable
-class FixedSparseAttention(SoftmaxBasedMechanism):
+class FixedSparseAttention(MaskedPattern):
     """Fixed sparse attention to the query's own block and to the last positions of every block.
 
     Query i attends to key j if `⌊i / block_size⌋ = ⌊j / block_size⌋`, or if j is among the last `summary_size` positions
@@ -86,7 +85,10 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
                 f"block_size={block_size}, summary_size={summary_size}, summary_groups={summary_groups}"
             )
 
-    max_dense_queries = property(lambda self: self.block_size)
+    @property
+    def max_dense_queries(self) -> int:
+        return self.block_size
+
     _columns = property(lambda self: self.summary_size * self.summary_groups)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
@@ -158,20 +160,6 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         """Returns which summary columns each head attends to: boolean `(N, columns)`; the last is the end of the block."""
         groups = np.arange(self._columns)[::-1] // self.summary_size
         return groups[None] == (np.arange(self._num_heads) % self.summary_groups)[:, None]
-
-    def extend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        cache: Cache,
-        cache_index: Tensor | None,
-        visibility: Visibility,
-        position: AttentionPosition | None = None,
-        training: bool | None = None,
-        **options: Any,
-    ) -> tuple[Tensor, Cache]:
-        return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
 
     def mask(self, query_slots: Tensor, key_slots: Tensor) -> Tensor:
         """The pattern without causality: `(B, N | 1, T, S)`."""

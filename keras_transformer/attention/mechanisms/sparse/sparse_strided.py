@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.cache.extend_dense import extend_dense
 from keras_transformer.attention.masks import Visibility
-from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
+from keras_transformer.attention.mechanisms.sparse.masked_pattern import MaskedPattern
 from keras_transformer.attention.partition.bands import Bands
 from keras_transformer.attention.partition.strides import StridedSubsequences
 from keras_transformer.attention.softmax.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.attention.softmax.partial_softmax import AttentionOptions
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @serializable
-class StridedSparseAttention(SoftmaxBasedMechanism):
+class StridedSparseAttention(MaskedPattern):
     """Strided sparse attention to a local window and to every `stride`-th key.
 
     Query i attends to key j if `|i - j| < stride` or `i ≡ j mod stride`. Attention to the window and to the strided keys is
@@ -79,7 +78,9 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         if separate_heads:  # A bias covers all heads.
             self.supports = self.supports - {"bias", "query", "values"}
 
-    max_dense_queries = property(lambda self: self.stride)
+    @property
+    def max_dense_queries(self) -> int:
+        return self.stride
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self._num_heads = query_shape[2]
@@ -137,20 +138,6 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
             rows = exclude_own_slot(rows)
         part = partial_attention(self.softmax, *folded, rows, **options)
         return PartialAttention(*(subsequences.unfold(x, length) for x in part))
-
-    def extend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        cache: Cache,
-        cache_index: Tensor | None,
-        visibility: Visibility,
-        position: AttentionPosition | None = None,
-        training: bool | None = None,
-        **options: Any,
-    ) -> tuple[Tensor, Cache]:
-        return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
 
     def mask(self, query_slots: Tensor, key_slots: Tensor) -> Tensor:
         """The pattern without causality: `(B, T, S)`, or `(B, N, T, S)` with separate heads."""

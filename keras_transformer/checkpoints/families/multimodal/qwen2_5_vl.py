@@ -15,7 +15,7 @@ from keras_transformer.checkpoints.building.model_size import model_size
 from keras_transformer.checkpoints.building.rotary import multimodal_rotary
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.multimodal.sections import find_prefix, section_with_defaults, with_end
-from keras_transformer.checkpoints.families.text.llama_like.qwen2 import windows
+from keras_transformer.checkpoints.families.text.llama_like.qwen import windows
 from keras_transformer.checkpoints.layouts import PatchConvolution
 from keras_transformer.checkpoints.mapping import Entry, fused_linear, linear, rms_norm
 from keras_transformer.models import Qwen2_5VL, Qwen2_5VLVision, Size

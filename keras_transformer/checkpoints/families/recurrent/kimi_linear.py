@@ -7,7 +7,7 @@ import keras
 from keras_transformer.checkpoints.building.decoders import decoder_entries, norm_entries
 from keras_transformer.checkpoints.building.heads import decoder_heads
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.families.text.mixtures_of_experts.deepseek_v3 import (
+from keras_transformer.checkpoints.families.text.mixtures_of_experts.deepseek import (
     DeepseekV3,
     Defaults,
     latent_attention,

@@ -17,7 +17,7 @@ from keras_transformer.checkpoints.building.heads import decoder_heads
 from keras_transformer.checkpoints.building.model_size import model_size
 from keras_transformer.checkpoints.building.rotary import rotary
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.families.text.llama_like.mistral import window
+from keras_transformer.checkpoints.families.text.llama_like.llama import window
 from keras_transformer.checkpoints.families.text.mixtures_of_experts.mixtral import Mixtral, expert_entries, router
 from keras_transformer.checkpoints.layouts import HeadByHead
 from keras_transformer.checkpoints.mapping import Entry, linear, same

@@ -1,4 +1,4 @@
-"""DINOv2: transformers\' `Dinov2Model` and its head."""
+"""DINOv2, with registers or without: transformers' `Dinov2Model`, `Dinov2WithRegistersModel`, and their heads."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from keras_transformer.checkpoints.building.images import (
     vit_options,
 )
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.layouts import Expanded
 from keras_transformer.checkpoints.mapping import Entry, fused_linear, linear, norm, same
 from keras_transformer.models import DINOv2, Size
 
@@ -86,3 +87,19 @@ def _intermediate_dim(width: int, ratio: float, gated: bool) -> int:
     """Returns the inner width; for SwiGLU two thirds of it, rounded up to a multiple of 8."""
     whole = int(width * ratio)
     return -(-int(whole * 2 / 3) // 8) * 8 if gated else whole
+
+
+class Dinov2WithRegisters(Dinov2):
+    """DINOv2 with registers: Darcet et al., arXiv 2309.16588.
+
+    Images of another size than the config's resize the position table without the antialiasing of transformers.
+    """
+
+    base_prefix = "dinov2_with_registers."
+
+    def options(self, config: Config) -> dict[str, Any]:
+        return {"num_register_tokens": config.integer("num_register_tokens", 4)}
+
+    def entries(self, config: Config) -> list[Entry]:
+        registers = Entry(("embeddings.register_tokens",), ("patch_embedding/register_embeddings",), Expanded())
+        return [*super().entries(config), registers]

@@ -1,4 +1,4 @@
-"""ViT: transformers\' `ViTModel` and its heads."""
+"""ViT and DeiT: transformers' `ViTModel`, `DeiTModel`, and their heads."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from keras_transformer.checkpoints.building.images import (
     vit_size,
 )
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.mapping import Entry, linear
-from keras_transformer.models import ViT
+from keras_transformer.checkpoints.mapping import Entry, linear, same
+from keras_transformer.models import DeiT, ViT
 
 _POOLER = "pooler.dense"
 
@@ -59,3 +59,28 @@ class Vit(Architecture):
 
     def entries(self, config: Config) -> list[Entry]:
         return vit_entries(config)
+
+
+class Deit(Vit):
+    """DeiT: Touvron et al., arXiv 2012.12877. Models without a distillation token have the `model_type` "vit"."""
+
+    base_prefix = "deit."
+
+    heads = {
+        **Vit.heads,
+        "ImageClassificationWithTeacher": Head(
+            lambda backbone, config: tasks.DistilledImageClassifier(backbone, config.num_labels),
+            lambda config, prefix: [
+                *linear("cls_classifier", "class_logits"),
+                *linear("distillation_classifier", "distillation_logits"),
+            ],
+        ),
+    }
+
+    def backbone(self, config: Config) -> keras.Model:
+        options = {**image_options(config), **vit_options(config), "attention": vit_attention(config)}
+        return DeiT(vit_size(config), **options)
+
+    def entries(self, config: Config) -> list[Entry]:
+        token = same("embeddings.distillation_token", "patch_embedding/distillation_embedding")
+        return [token, *vit_entries(config)]

@@ -6,13 +6,9 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 from keras_transformer.checkpoints.gguf.architecture import GgufArchitecture
 from keras_transformer.checkpoints.gguf.architectures.bert import Bert
-from keras_transformer.checkpoints.gguf.architectures.gemma import Gemma
-from keras_transformer.checkpoints.gguf.architectures.gemma2 import Gemma2
-from keras_transformer.checkpoints.gguf.architectures.gemma3 import Gemma3
+from keras_transformer.checkpoints.gguf.architectures.gemma import Gemma, Gemma2, Gemma3
 from keras_transformer.checkpoints.gguf.architectures.gpt2 import Gpt2
-from keras_transformer.checkpoints.gguf.architectures.llama import Llama
-from keras_transformer.checkpoints.gguf.architectures.qwen2 import Qwen2
-from keras_transformer.checkpoints.gguf.architectures.qwen3 import Qwen3
+from keras_transformer.checkpoints.gguf.architectures.llama import Llama, Qwen2, Qwen3
 from keras_transformer.checkpoints.gguf.architectures.t5 import T5
 
 ARCHITECTURES: dict[str, GgufArchitecture] = {

@@ -1,4 +1,4 @@
-"""Llama and Mistral, and what the decoders after them share."""
+"""Llama, Mistral and Qwen, and what the decoders after them share."""
 
 from __future__ import annotations
 
@@ -201,3 +201,24 @@ def refuse_experts(metadata: Metadata) -> None:
     """Raises `ConfigError` for a mixture of experts."""
     if metadata.integer("{arch}.expert_count", 0):
         raise ConfigError(f"{metadata.source} is a mixture of experts, which is not read from GGUF files.")
+
+
+class Qwen2(Decoder):
+    """Qwen 2: biases of queries, keys and values."""
+
+    name = "qwen2"
+    model_types = ("qwen2",)
+    head = "Qwen2ForCausalLM"
+
+
+class Qwen3(Decoder):
+    """Qwen 3: norms of queries and keys."""
+
+    name = "qwen3"
+    model_types = ("qwen3",)
+    head = "Qwen3ForCausalLM"
+    places = {
+        **DECODER_PLACES,
+        "blk.{}.attn_q_norm": Place("model.layers.{}.self_attn.q_norm"),
+        "blk.{}.attn_k_norm": Place("model.layers.{}.self_attn.k_norm"),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import keras
 
@@ -20,8 +21,9 @@ from keras_transformer.models.building.stack import (
     split_position,
     token_model,
 )
+from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import choice
-from keras_transformer.utils.types import Activation, AttentionLike, PositionLike
+from keras_transformer.utils.types import Activation, AttentionLike, Config, PositionLike
 
 # Radford et al., Language Models are Unsupervised Multitask Learners (GPT-2), table 2.
 SIZES = {
@@ -97,26 +99,15 @@ def Decoder(
     Reference: Radford et al., GPT-2, section 2.3 (pre-norm, a norm at the end), with the options above.
     """
     size = get_size(size, SIZES)
-    embedding_position, attention_position = split_position(position, max_sequence_length)
+    added, inside = split_position(position, max_sequence_length)
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     residual = resolve_residual(residual, norm, DeepNormResidual.of_stack, size.num_layers)
-
-    shared_norm = None if parallel is None else choice(parallel, _PARALLEL, argument="parallel")
-    if parallel is not None and residual != "pre":
-        raise ValueError(f"Parallel blocks are pre-norm: residual must be 'pre'. Received: {residual!r}")
-
-    def make_block(index):
-        mixer = make_attention(size, of_block(attention, index), attention_position, dropout)
-        fed = make_feed_forward(size.intermediate_dim, of_block(feedforward, index), activation)
-        options = {"norm": norm, "dropout": dropout, "name": f"decoder_block_{index}"}
-        if shared_norm is not None:
-            return ParallelDecoderBlock(mixer, fed, shared_norm, **options)
-        return DecoderBlock(mixer, fed, residual=residual, **options)
-
-    blocks = make_blocks(make_block, size.num_layers, num_block_groups)
+    shared_norm = None if parallel is None else _shares_norm(parallel, residual)
+    block_of = _Blocks(size, attention, inside, feedforward, activation, residual, shared_norm, norm, dropout)
+    blocks = make_blocks(block_of.block, size.num_layers, num_block_groups)
     return token_model(
         embedding,
-        embedding_position,
+        added,
         blocks,
         final_norm(residual, norm),
         dropout=dropout if embedding_dropout is None else embedding_dropout,
@@ -126,3 +117,39 @@ def Decoder(
         scale=embedding_scale,
         first_norm=make_norm(norm, "embedding_norm") if embedding_norm else None,
     )
+
+
+def _shares_norm(parallel: str, residual: str | Residual) -> bool:
+    """Whether parallel blocks have one norm for both sublayers."""
+    shared = choice(parallel, _PARALLEL, argument="parallel")
+    if residual != "pre":
+        raise ValueError(f"Parallel blocks are pre-norm: residual must be 'pre'. Received: {residual!r}")
+    return shared
+
+
+class _Blocks(NamedTuple):
+    """The parts of the blocks, each of which has copies of its own.
+
+    Attributes:
+        shared_norm: for parallel blocks, whether they have one norm for both sublayers; None for others.
+    """
+
+    size: Size
+    attention: AttentionLike
+    position: AttentionPosition | None
+    feedforward: str | keras.layers.Layer | Sequence[str | keras.layers.Layer | None] | None
+    activation: Activation
+    residual: str | Residual
+    shared_norm: bool | None
+    norm: str | keras.layers.Layer
+    dropout: float
+
+    def block(self, index: int) -> keras.layers.Layer:
+        """Returns a new block."""
+        mixer = make_attention(self.size, of_block(self.attention, index), self.position, self.dropout)
+        template = of_block(self.feedforward, index)
+        feedforward = make_feed_forward(self.size.intermediate_dim, template, self.activation)
+        options: Config = {"norm": self.norm, "dropout": self.dropout, "name": f"decoder_block_{index}"}
+        if self.shared_norm is not None:
+            return ParallelDecoderBlock(mixer, feedforward, self.shared_norm, **options)
+        return DecoderBlock(mixer, feedforward, residual=self.residual, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -18,7 +19,7 @@ from keras_transformer.models.building.rotary_attention import (
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Rotary
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, Config
 
 # Gemma Team, arXiv 2503.19786, table 1, and the checkpoints.
 SIZES = {
@@ -84,18 +85,14 @@ def Gemma3(
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     norm = ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon)
     position, local_position = position or Rotary(1e6, "halves"), local_position or Rotary(layout="halves")
-
-    def attention(width: int | None) -> keras.layers.Layer:
-        return rotary_attention(
-            grouped,
-            position if width is None else local_position,
-            window=width,
-            scoring=capped_scoring(query_scale, score_soft_cap),
-            dropout=attention_dropout,
-            query_key_norm=norm,
-            use_bias=use_attention_bias,
+    scoring = functools.partial(capped_scoring, query_scale, score_soft_cap)
+    options: Config = {"dropout": attention_dropout, "query_key_norm": norm, "use_bias": use_attention_bias}
+    templates = [
+        rotary_attention(
+            grouped, position if width is None else local_position, window=width, scoring=scoring(), **options
         )
-
+        for width in (window if isinstance(window, Sequence) else (window,))
+    ]
     return Decoder(
         grouped.size,
         vocabulary_size,
@@ -103,7 +100,7 @@ def Gemma3(
         residual="sandwich",
         norm=norm,
         embedding_scale=math.sqrt(grouped.size.hidden_dim),
-        attention=[attention(width) for width in (window if isinstance(window, Sequence) else (window,))],
+        attention=templates,
         feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
         name=name,
     )

@@ -118,13 +118,10 @@ def Gemma3n(
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     size, streams = grouped.size, streams or Gemma3nStreams()
-    sharing = num_sharing_blocks
-    if sharing is None:
-        sharing = _SHARED.get(size.num_layers, 0) if grouped in SIZES.values() else 0
+    sharing = _num_sharing_blocks(grouped) if num_sharing_blocks is None else num_sharing_blocks
     norm = RMSNormalization(epsilon=rms_norm_epsilon)
     windows = [of_block(window, index) for index in range(size.num_layers)]
     sources = sharing_sources([each is not None for each in windows], sharing)
-
     blocks = _Blocks(
         grouped,
         streams,
@@ -136,13 +133,7 @@ def Gemma3n(
         {"use_bias": use_attention_bias, "dropout": attention_dropout},
     )
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
-    table = streams.layer_vocabulary_size or min(vocabulary_size, _LAYER_VOCABULARY)
-    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    x = embedding(inputs["token_ids"])
-    of_layers = PerLayerEmbedding(size.num_layers, table, streams.layer_width, norm, name="layer_embedding")
-    layer_inputs = of_layers(inputs["token_ids"], x)
-    x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(x)
-    x = StreamExpansion(streams.num_streams, name="stream_expansion")(x)
+    x, layer_inputs = _embedded(inputs["token_ids"], vocabulary_size, size, streams, norm)
     x = blocks.apply(x, layer_inputs, inputs["padding_mask"], sources)
     x = StreamReduction(streams.num_streams, name="stream_reduction")(x)
     return keras.Model(inputs, make_norm(norm, "final_norm")(x), name=name)
@@ -241,6 +232,23 @@ def sharing_sources(has_window: Sequence[bool], num_sharing_blocks: int) -> list
             )
         sources.append(None if index < first else before[-1])
     return sources
+
+
+def _num_sharing_blocks(grouped: GroupedSize) -> int:
+    """The number of blocks without keys and values in the published model of a size; 0 for other sizes."""
+    return _SHARED.get(grouped.size.num_layers, 0) if grouped in SIZES.values() else 0
+
+
+def _embedded(
+    token_ids: keras.KerasTensor, vocabulary_size: int, size: Size, streams: Gemma3nStreams, norm: keras.layers.Layer
+) -> tuple[keras.KerasTensor, list[keras.KerasTensor]]:
+    """The streams before the blocks, and the input of each block."""
+    table = streams.layer_vocabulary_size or min(vocabulary_size, _LAYER_VOCABULARY)
+    x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(token_ids)
+    of_layers = PerLayerEmbedding(size.num_layers, table, streams.layer_width, norm, name="layer_embedding")
+    layer_inputs = of_layers(token_ids, x)
+    x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(x)
+    return StreamExpansion(streams.num_streams, name="stream_expansion")(x), layer_inputs
 
 
 def _feedforwards(size: Size, activation: Activation) -> list[keras.layers.Layer]:

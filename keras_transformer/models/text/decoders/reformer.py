@@ -79,27 +79,12 @@ def Reformer(
     the sum of token and position, not each; the feed-forward is not computed in chunks.
     """
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else Size(*size)
-    mechanisms = {"local": local or ChunkedAttention(), "lsh": lsh or LSHAttention()}
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    blocks = [
-        ReversibleBlock(
-            MultiHeadAttention(
-                size.num_heads,
-                key_dim,
-                use_bias=False,
-                mechanism=clone(choice(layers[index % len(layers)], mechanisms)),
-                name="self_attention",
-            ),
-            DenseFeedForward(size.intermediate_dim, activation, dropout=dropout, name="feedforward"),
-            causal=causal,
-            norm=norm,
-            dropout=dropout,
-            name=f"reversible_block_{index}",
-        )
-        for index in range(size.num_layers)
-    ]
+    mechanisms = {"local": local or ChunkedAttention(), "lsh": lsh or LSHAttention()}
+    chosen = [choice(layers[index % len(layers)], mechanisms) for index in range(size.num_layers)]
+    blocks = _blocks(size, key_dim, chosen, activation, causal, norm, dropout)
     stack = ReversibleStack(blocks, reversible=reversible, name="stack")
     table = Learned(max_sequence_length, name="position_embedding") if position is None else position
     # Graph
@@ -109,3 +94,27 @@ def Reformer(
     x = stack(x, padding_mask=inputs["padding_mask"])
     x = clone(norm, name="final_norm")(x)
     return keras.Model(inputs, Dropout(dropout, name="output_dropout")(x), name=name)
+
+
+def _blocks(
+    size: Size,
+    key_dim: int,
+    mechanisms: Sequence[Mechanism],
+    activation: Activation,
+    causal: bool,
+    norm: keras.layers.Layer,
+    dropout: float,
+) -> list[ReversibleBlock]:
+    return [
+        ReversibleBlock(
+            MultiHeadAttention(
+                size.num_heads, key_dim, use_bias=False, mechanism=clone(mechanism), name="self_attention"
+            ),
+            DenseFeedForward(size.intermediate_dim, activation, dropout=dropout, name="feedforward"),
+            causal=causal,
+            norm=norm,
+            dropout=dropout,
+            name=f"reversible_block_{index}",
+        )
+        for index, mechanism in enumerate(mechanisms)
+    ]

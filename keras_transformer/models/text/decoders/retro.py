@@ -136,7 +136,6 @@ def RETRO(
         raise ValueError("residual must be a scheme with one stream.")
     options: Config = {"residual": residual, "norm": norm, "dropout": dropout}
     own = _Sublayers(size, _inside_attention(position), feedforward, activation, dropout)
-    # Layers
     encoder = NeighborEncoder(
         vocabulary_size,
         encoder_size.hidden_dim,
@@ -146,31 +145,47 @@ def RETRO(
         dropout=dropout,
         name="neighbor_encoder",
     )
-    last_norm = final_norm(residual, norm)
-    # Graph
-    shape = (None, num_neighbors, neighbor_length or 2 * chunk_size)
-    inputs = {
+    inputs = _inputs(num_neighbors, neighbor_length or 2 * chunk_size)
+    x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
+    x = Dropout(dropout, name="embedding_dropout")(x)
+    x, last_norm = _decoded(x, inputs, encoder, own, layers, options), final_norm(residual, norm)
+    return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
+
+
+def _inputs(num_neighbors: int, neighbor_length: int) -> dict[str, keras.KerasTensor]:
+    """The symbolic inputs by name."""
+    shape = (None, num_neighbors, neighbor_length)
+    return {
         "token_ids": token_input(),
         "padding_mask": padding_input(),
         "neighbor_token_ids": keras.Input(shape, dtype="int32", name="neighbor_token_ids"),
         "neighbor_mask": keras.Input(shape, dtype="bool", name="neighbor_mask"),
     }
+
+
+def _decoded(
+    x: keras.KerasTensor,
+    inputs: dict[str, keras.KerasTensor],
+    encoder: NeighborEncoder,
+    sublayers: _Sublayers,
+    retrieval_layers: Sequence[int],
+    options: Config,
+) -> keras.KerasTensor:
+    """The output of the decoder blocks; those of `retrieval_layers` attend to neighbors, encoded at the first of them."""
     mask, neighbors = inputs["padding_mask"], None
-    x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
-    x = Dropout(dropout, name="embedding_dropout")(x)
-    for index in range(size.num_layers):
-        retrieves = index + 1 in layers
-        parts = (own.attention(), None if retrieves else own.feed_forward())
+    for index in range(sublayers.size.num_layers):
+        retrieves = index + 1 in retrieval_layers
+        parts = (sublayers.attention(), None if retrieves else sublayers.feed_forward())
         x = DecoderBlock(*parts, name=f"decoder_block_{index}", **options)(x, padding_mask=mask)
         if not retrieves:
             continue
         if neighbors is None:
             found = {"token_ids": inputs["neighbor_token_ids"], "neighbor_mask": inputs["neighbor_mask"]}
             neighbors = encoder(x, **found)
-        parts = (ChunkedCrossAttention(own.attention(), chunk_size), own.feed_forward())
+        parts = (ChunkedCrossAttention(sublayers.attention(), encoder.chunk_size), sublayers.feed_forward())
         block = ChunkedCrossBlock(*parts, name=f"chunked_cross_block_{index}", **options)
         x = block(x, *neighbors, padding_mask=mask)
-    return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
+    return x
 
 
 class _Sublayers(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import keras
 
@@ -93,55 +94,97 @@ def Transformer(
     Reference: Vaswani et al., arXiv 1706.03762, sections 3.1 to 3.5, with the options above. The projections of attention
     have biases, on which the paper is silent.
     """
+    size, decoder_size = _sizes(size, decoder_size)
+    scale = math.sqrt(size.hidden_dim) if scale_embeddings else None
+    added = _added_position(position, max_sequence_length)
+    front = _Front(scale, added, norm if embedding_norm else None, dropout)
+    depth = decoder_size.num_layers
+    encoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_encoder, size.num_layers, depth)
+    decoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_decoder, depth)
+    sublayers = _Sublayers(attention, feedforward, activation, attention_dropout, hidden_dropout)
+    options: Config = {"norm": norm, "dropout": dropout}
+    encoder_blocks = _encoder_blocks(size, sublayers, {**options, "residual": encoder_residual})
+    decoder_blocks = _decoder_blocks(decoder_size, sublayers, {**options, "residual": decoder_residual})
+    tables = token_tables(size.hidden_dim, vocabulary_size, target_vocabulary_size, tie_embeddings)
+    source_front = front.layers(tables[0], "source", encoder_residual)
+    target_front = front.layers(tables[1], "target", decoder_residual)
+    source = Side(source_front, encoder_blocks, [final_norm(encoder_residual, norm, "encoder_final_norm")])
+    target = Side(target_front, decoder_blocks, [final_norm(decoder_residual, norm, "decoder_final_norm")])
+    return encoder_decoder(source, target, name=name)
+
+
+def _sizes(size: str | Size, decoder_size: str | Size | None) -> tuple[Size, Size]:
+    """The `Size` of each side, which are of one width."""
     size = get_size(size, SIZES)
     decoder_size = size if decoder_size is None else get_size(decoder_size, SIZES)
     if decoder_size.hidden_dim != size.hidden_dim:
         raise ValueError(f"Both sides are of one width. Received: {size.hidden_dim} and {decoder_size.hidden_dim}.")
-    place, attention_position = split_position(position, max_sequence_length)
-    if attention_position is not None:
-        raise ValueError(f"{position!r} acts inside attention: give it to the attention.")
-    depth = decoder_size.num_layers
-    encoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_encoder, size.num_layers, depth)
-    decoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_decoder, depth)
-    options: Config = {"norm": norm, "dropout": dropout}
+    return size, decoder_size
 
-    # Layers
-    def front(table, side, residual):
+
+def _added_position(position: PositionLike, max_sequence_length: int) -> keras.layers.Layer | None:
+    """The layer that adds positions to the embedding, or None."""
+    added, inside = split_position(position, max_sequence_length)
+    if inside is not None:
+        raise ValueError(f"{position!r} acts inside attention: give it to the attention.")
+    return added
+
+
+class _Front(NamedTuple):
+    """What is between the token table of a side and its blocks; None for what is left out."""
+
+    scale: float | None
+    position: keras.layers.Layer | None
+    norm: str | keras.layers.Layer | None
+    dropout: float
+
+    def layers(self, table: keras.layers.Layer, side: str, residual: str | Residual) -> list[keras.layers.Layer | None]:
+        """Returns the table and new layers of the side that it is named after."""
         return [
             table,
-            keras.layers.Rescaling(math.sqrt(size.hidden_dim), name=f"{side}_scale") if scale_embeddings else None,
-            clone(place, name=f"{side}_position"),
-            make_norm(norm, f"{side}_embedding_norm") if embedding_norm else None,
-            Dropout(dropout, name=f"{side}_dropout"),
+            None if self.scale is None else keras.layers.Rescaling(self.scale, name=f"{side}_scale"),
+            clone(self.position, name=f"{side}_position"),
+            None if self.norm is None else make_norm(self.norm, f"{side}_embedding_norm"),
+            Dropout(self.dropout, name=f"{side}_dropout"),
             first_layer(residual, f"{side}_open_streams"),
         ]
 
-    def parts(size: Size, index: int) -> tuple[keras.layers.Layer, keras.layers.Layer]:
+
+class _Sublayers(NamedTuple):
+    """The sublayers of the blocks; new layers at each call."""
+
+    attention: AttentionLike
+    feedforward: str | keras.layers.Layer
+    activation: Activation
+    attention_dropout: float
+    hidden_dropout: float
+
+    def mixer_and_feed_forward(self, size: Size, index: int) -> tuple[keras.layers.Layer, keras.layers.Layer]:
+        """Returns the self-attention and the feed-forward of a block."""
         return (
-            make_attention(size, of_block(attention, index), dropout=attention_dropout),
-            make_feed_forward(size.intermediate_dim, feedforward, activation, dropout=hidden_dropout),
+            make_attention(size, of_block(self.attention, index), dropout=self.attention_dropout),
+            make_feed_forward(size.intermediate_dim, self.feedforward, self.activation, dropout=self.hidden_dropout),
         )
 
-    encoder_blocks = [
-        EncoderBlock(*parts(size, index), residual=encoder_residual, name=f"encoder_block_{index}", **options)
+    def cross_attention(self, size: Size, index: int) -> keras.layers.Layer:
+        """Returns the cross-attention of a block."""
+        return make_cross_attention(size, of_block(self.attention, index), dropout=self.attention_dropout)
+
+
+def _encoder_blocks(size: Size, sublayers: _Sublayers, options: Config) -> list[EncoderBlock]:
+    return [
+        EncoderBlock(*sublayers.mixer_and_feed_forward(size, index), name=f"encoder_block_{index}", **options)
         for index in range(size.num_layers)
     ]
-    decoder_blocks = [
+
+
+def _decoder_blocks(size: Size, sublayers: _Sublayers, options: Config) -> list[DecoderBlock]:
+    return [
         DecoderBlock(
-            *parts(decoder_size, index),
-            cross_attention=make_cross_attention(decoder_size, of_block(attention, index), dropout=attention_dropout),
-            residual=decoder_residual,
+            *sublayers.mixer_and_feed_forward(size, index),
+            cross_attention=sublayers.cross_attention(size, index),
             name=f"decoder_block_{index}",
             **options,
         )
-        for index in range(decoder_size.num_layers)
+        for index in range(size.num_layers)
     ]
-    # Graph
-    tables = token_tables(size.hidden_dim, vocabulary_size, target_vocabulary_size, tie_embeddings)
-    source_front = front(tables[0], "source", encoder_residual)
-    target_front = front(tables[1], "target", decoder_residual)
-    return encoder_decoder(
-        Side(source_front, encoder_blocks, [final_norm(encoder_residual, norm, "encoder_final_norm")]),
-        Side(target_front, decoder_blocks, [final_norm(decoder_residual, norm, "decoder_final_norm")]),
-        name=name,
-    )

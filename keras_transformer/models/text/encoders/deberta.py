@@ -88,33 +88,15 @@ def DeBERTa(
     Reference: He et al., DeBERTa, arXiv 2006.03654, section 3.1, with the changes of the published code of version 2; sizes:
     He et al., DeBERTaV3, arXiv 2111.09543, table 2. Not implemented: the enhanced mask decoder of section 3.2.
     """
-    is_convolved = size in _CONVOLVED
-    size = get_size(size, SIZES)
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
-    if convolution is None and is_convolved:
+    if convolution is None and size in _CONVOLVED:
         convolution = NGramInducedEncoding(3, activation="gelu", norm=norm, dropout=dropout)
-    # Layers
-    if relative_embedding is None:
-        relative_embedding = RelativeEmbedding(512, num_buckets=256, norm=norm)
-    relative_embedding = clone(relative_embedding, name="relative_embedding")
-
-    def make_mixer():
-        if not terms:
-            return make_attention(size, dropout=attention_dropout)
-        return DisentangledAttention(
-            size.num_heads,
-            size.hidden_dim // size.num_heads,
-            relative_embedding,
-            terms=terms,
-            share_projections=share_projections,
-            dropout=attention_dropout,
-            position_dropout=dropout,
-            name="self_attention",
-        )
-
+    size = get_size(size, SIZES)
+    table = relative_embedding or RelativeEmbedding(512, num_buckets=256, norm=norm)
+    table = clone(table, name="relative_embedding")
     blocks = [
         EncoderBlock(
-            make_mixer(),
+            _mixer(size, table, terms, share_projections, attention_dropout, dropout),
             DenseFeedForward(size.intermediate_dim, activation, name="feedforward"),
             residual="post",
             norm=norm,
@@ -124,19 +106,64 @@ def DeBERTa(
         for index in range(size.num_layers)
     ]
     beside = clone(convolution, name="ngram_induced_encoding")
-    # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
-    x = keras.layers.ReversibleEmbedding(vocabulary_size, embedding_dim or size.hidden_dim, name="token_embedding")(
-        inputs["token_ids"]
+    x = _token_vectors(inputs, vocabulary_size, size.hidden_dim, embedding_dim, num_segments, max_sequence_length)
+    x = clone(norm, name="embedding_norm")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
+    return keras.Model(inputs, _encoded(x, blocks, beside, inputs["padding_mask"]), name=name)
+
+
+def _mixer(
+    size: Size,
+    relative_embedding: RelativeEmbedding,
+    terms: Sequence[str],
+    share_projections: bool,
+    dropout: float,
+    position_dropout: float,
+) -> keras.layers.Layer:
+    """The self-attention of a block: disentangled, or softmax attention without terms."""
+    if not terms:
+        return make_attention(size, dropout=dropout)
+    return DisentangledAttention(
+        size.num_heads,
+        size.hidden_dim // size.num_heads,
+        relative_embedding,
+        terms=terms,
+        share_projections=share_projections,
+        dropout=dropout,
+        position_dropout=position_dropout,
+        name="self_attention",
     )
+
+
+def _token_vectors(
+    inputs: dict[str, keras.KerasTensor],
+    vocabulary_size: int,
+    width: int,
+    embedding_dim: int | None,
+    num_segments: int | None,
+    max_sequence_length: int | None,
+) -> keras.KerasTensor:
+    """The sum of the embeddings of tokens, segments and positions, in the width of the blocks."""
+    table = keras.layers.ReversibleEmbedding(vocabulary_size, embedding_dim or width, name="token_embedding")
+    x = table(inputs["token_ids"])
     x = x if num_segments is None else add_segments(x, inputs, num_segments)
     x = x if max_sequence_length is None else Learned(max_sequence_length, name="position_embedding")(x)
     if embedding_dim is not None:
-        x = keras.layers.Dense(size.hidden_dim, use_bias=False, name="embedding_projection")(x)
-    x = clone(norm, name="embedding_norm")(x)
-    x = embedded = Dropout(dropout, name="embedding_dropout")(x)
+        x = keras.layers.Dense(width, use_bias=False, name="embedding_projection")(x)
+    return x
+
+
+def _encoded(
+    embedded: keras.KerasTensor,
+    blocks: Sequence[EncoderBlock],
+    beside: keras.layers.Layer | None,
+    mask: keras.KerasTensor,
+) -> keras.KerasTensor:
+    """The output of the blocks; `beside` is a convolution beside the first, or None."""
+    x = embedded
     for index, block in enumerate(blocks):
-        x = block(x, padding_mask=inputs["padding_mask"])
+        x = block(x, padding_mask=mask)
         if index == 0 and beside is not None:
-            x = beside(embedded, x, padding_mask=inputs["padding_mask"])
-    return keras.Model(inputs, x, name=name)
+            x = beside(embedded, x, padding_mask=mask)
+    return x

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import keras
 from keras import ops
 
@@ -22,7 +25,7 @@ from keras_transformer.models.building.stack import (
     split_position,
     token_input,
 )
-from keras_transformer.positions import BoxPosition
+from keras_transformer.positions import AttentionPosition, BoxPosition
 from keras_transformer.utils.types import Activation, AttentionLike, PositionLike
 
 # Devlin et al., BERT, arXiv 1810.04805, section 3.
@@ -108,44 +111,76 @@ def Encoder(
     size = get_size(size, SIZES)
     if num_segments is not None and num_segments < 1:
         raise ValueError(f"num_segments must be at least 1, or None. Received: {num_segments}")
-    embedding_position, attention_position = split_position(position, max_sequence_length)
-    # Layers
+    added, inside = split_position(position, max_sequence_length)
+    embedding = _Embedding(vocabulary_size, num_segments, num_box_coordinates, added, positions_from_mask)
     residual = resolve_residual(residual, norm, DeepNormResidual.of_stack, size.num_layers)
-
-    def make_block(index):
-        return EncoderBlock(
-            make_attention(size, of_block(attention, index), attention_position, dropout),
-            make_feed_forward(size.intermediate_dim, feedforward, activation),
-            residual=residual,
-            mixer_residual=first_residual if index == 0 else None,
-            norm=norm,
-            dropout=dropout,
-            name=f"encoder_block_{index}",
-        )
-
-    blocks = make_blocks(make_block, size.num_layers, num_block_groups, blocks_per_group)
+    block_of = _Blocks(size, attention, inside, feedforward, activation, residual, first_residual, norm, dropout)
+    blocks = make_blocks(block_of.block, size.num_layers, num_block_groups, blocks_per_group)
     first_norm = make_norm(norm, "embedding_norm") if embedding_norm else None
     input_layer, last_norm = first_layer(residual), final_norm(residual, norm)
-    # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input(optional=not positions_from_mask)}
-    x = keras.layers.ReversibleEmbedding(vocabulary_size, embedding_dim or size.hidden_dim, name="token_embedding")(
-        inputs["token_ids"]
-    )
-    x = x if num_segments is None else add_segments(x, inputs, num_segments)
-    x = x if num_box_coordinates is None else _add_boxes(x, inputs, num_box_coordinates)
-    positions = {"positions": mask_positions(inputs["padding_mask"])} if positions_from_mask else {}
-    x = x if embedding_position is None else embedding_position(x, **positions)
+    x = embedding.embed(inputs, embedding_dim or size.hidden_dim)
     x = x if first_norm is None else first_norm(x)
     x = Dropout(dropout, name="embedding_dropout")(x)
     x = x if embedding_dim is None else keras.layers.Dense(size.hidden_dim, name="embedding_projection")(x)
-    x = x if input_layer is None else input_layer(x)
-    masks = {"padding_mask": inputs["padding_mask"]}
-    if any(getattr(of_block(attention, index), "max_global_tokens", 0) for index in range(size.num_layers)):
-        masks["global_mask"] = inputs["global_mask"] = padding_input("global_mask", optional=False)
-    for block in blocks:
-        x = block(x, **masks)
-    x = x if last_norm is None else last_norm(x)
-    return keras.Model(inputs, x, name=name)
+    x = block_of.apply(x if input_layer is None else input_layer(x), blocks, inputs)
+    return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
+
+
+class _Embedding(NamedTuple):
+    """The sum of the embeddings of tokens, segments, boxes and positions; None for what is left out."""
+
+    vocabulary_size: int
+    num_segments: int | None
+    num_box_coordinates: int | None
+    position: keras.layers.Layer | None
+    positions_from_mask: bool
+
+    def embed(self, inputs: dict[str, keras.KerasTensor], width: int) -> keras.KerasTensor:
+        """Returns the embedded tokens `(B, T, width)`; adds the inputs of segments and boxes."""
+        table = keras.layers.ReversibleEmbedding(self.vocabulary_size, width, name="token_embedding")
+        x = table(inputs["token_ids"])
+        x = x if self.num_segments is None else add_segments(x, inputs, self.num_segments)
+        x = x if self.num_box_coordinates is None else _add_boxes(x, inputs, self.num_box_coordinates)
+        positions = {"positions": mask_positions(inputs["padding_mask"])} if self.positions_from_mask else {}
+        return x if self.position is None else self.position(x, **positions)
+
+
+class _Blocks(NamedTuple):
+    """The parts of the blocks, each of which has copies of its own."""
+
+    size: Size
+    attention: AttentionLike
+    position: AttentionPosition | None
+    feedforward: str | keras.layers.Layer
+    activation: Activation
+    residual: str | Residual
+    first_residual: str | Residual | None
+    norm: str | keras.layers.Layer
+    dropout: float
+
+    def block(self, index: int) -> EncoderBlock:
+        """Returns a new block."""
+        return EncoderBlock(
+            make_attention(self.size, of_block(self.attention, index), self.position, self.dropout),
+            make_feed_forward(self.size.intermediate_dim, self.feedforward, self.activation),
+            residual=self.residual,
+            mixer_residual=self.first_residual if index == 0 else None,
+            norm=self.norm,
+            dropout=self.dropout,
+            name=f"encoder_block_{index}",
+        )
+
+    def apply(
+        self, x: keras.KerasTensor, blocks: Sequence[keras.layers.Layer], inputs: dict[str, keras.KerasTensor]
+    ) -> keras.KerasTensor:
+        """Returns the output of the blocks; adds the input "global_mask" for attention that takes it."""
+        masks, layers = {"padding_mask": inputs["padding_mask"]}, range(self.size.num_layers)
+        if any(getattr(of_block(self.attention, index), "max_global_tokens", 0) for index in layers):
+            masks["global_mask"] = inputs["global_mask"] = padding_input("global_mask", optional=False)
+        for block in blocks:
+            x = block(x, **masks)
+        return x
 
 
 def add_segments(x: keras.KerasTensor, inputs: dict[str, keras.KerasTensor], num_segments: int) -> keras.KerasTensor:

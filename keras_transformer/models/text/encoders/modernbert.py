@@ -75,17 +75,10 @@ def ModernBERT(
     embedding has one; the windows and wavelengths are those of the published code.
     """
     size = get_size(size, SIZES)
-
-    def attention(local):
-        mechanism = LocalAttention(local_window, dropout=attention_dropout) if local else None
-        return MultiHeadAttention(
-            size.num_heads,
-            size.hidden_dim // size.num_heads,
-            use_bias=attention_bias,
-            mechanism=mechanism or SoftmaxAttention(dropout=attention_dropout),
-            position=Rotary(local_max_wavelength if local else global_max_wavelength, layout="halves"),
-        )
-
+    seen: dict[bool, tuple[int | None, float]] = {
+        True: (local_window, local_max_wavelength),
+        False: (None, global_max_wavelength),
+    }
     return Encoder(
         size,
         vocabulary_size,
@@ -94,10 +87,24 @@ def ModernBERT(
         first_residual=Residual(),
         norm=LayerNormalization(epsilon=layer_norm_epsilon, center=norm_bias),
         embedding_norm=True,
-        attention=[attention(local) for local in is_local],
+        attention=[_attention(size, *seen[local], attention_bias, attention_dropout) for local in is_local],
         feedforward=GatedFeedForward(
             size.intermediate_dim, activation=activation, dropout=feedforward_dropout, use_bias=feedforward_bias
         ),
         dropout=dropout,
         name=name,
+    )
+
+
+def _attention(
+    size: Size, window: int | None, max_wavelength: float, use_bias: bool, dropout: float
+) -> MultiHeadAttention:
+    """Attention to tokens at a distance below a window, or to all."""
+    mechanism = SoftmaxAttention(dropout=dropout) if window is None else LocalAttention(window, dropout=dropout)
+    return MultiHeadAttention(
+        size.num_heads,
+        size.hidden_dim // size.num_heads,
+        use_bias=use_bias,
+        mechanism=mechanism,
+        position=Rotary(max_wavelength, layout="halves"),
     )

@@ -66,14 +66,7 @@ def XLNet(
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     blocks = [
         EncoderBlock(
-            TwoStreamAttention(
-                size.num_heads,
-                size.hidden_dim // size.num_heads,
-                causal=causal,
-                use_segments=use_segments,
-                dropout=attention_dropout,
-                name="self_attention",
-            ),
+            _attention(size, causal, use_segments, attention_dropout),
             DenseFeedForward(size.intermediate_dim, activation, dropout=dropout, name="feedforward"),
             residual="post",
             norm=LayerNormalization(epsilon=layer_norm_epsilon),
@@ -92,6 +85,17 @@ def XLNet(
     for block in blocks:
         x = block(x, **known)
     return keras.Model(inputs, Dropout(dropout, name="output_dropout")(x), name=name)
+
+
+def _attention(size: Size, causal: bool, use_segments: bool, dropout: float) -> TwoStreamAttention:
+    return TwoStreamAttention(
+        size.num_heads,
+        size.hidden_dim // size.num_heads,
+        causal=causal,
+        use_segments=use_segments,
+        dropout=dropout,
+        name="self_attention",
+    )
 
 
 def with_query_stream(backbone: keras.Model, *, name: str | None = None) -> keras.Model:

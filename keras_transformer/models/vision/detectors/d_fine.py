@@ -21,15 +21,16 @@ from keras_transformer.models.vision.detectors.hybrid_encoder import (
 from keras_transformer.models.vision.detectors.refinement import (
     FIRST,
     REFINED,
-    decoder_block,
+    DecoderBlocks,
     last_maps,
     projected,
     query_positions,
+    selected_queries,
 )
 from keras_transformer.models.vision.hgnet_v2 import HGNetV2
 from keras_transformer.utils.serialization import choice, clone
-from keras_transformer.utils.types import Activation, Tensor
-from keras_transformer.vision import BoxRefinement, DistributionBins, DistributionRefinement, QuerySelection
+from keras_transformer.utils.types import Activation, Config, Tensor
+from keras_transformer.vision import BoxRefinement, DistributionBins, DistributionRefinement
 
 # What the reference keeps the position vectors of queries within.
 _LARGEST_POSITION = 10.0
@@ -147,37 +148,36 @@ def DFINE(
     maps = fuse(attend_within(maps, size.encoder, **rates), _convolutions(size.encoder, batch_norm_epsilon))
     if size.hidden_dim != size.encoder.hidden_dim:
         maps = projected(maps, size.hidden_dim, "memory_projection", batch_norm_epsilon)
-    selection = QuerySelection(num_classes, num_queries, layer_norm_epsilon, dtype="float32", name="query_selection")
-    x, boxes, _ = selection(maps)
-    boxes = ops.stop_gradient(boxes)
+    x, boxes = selected_queries(maps, num_classes, num_queries, layer_norm_epsilon)
     if cross_attention is None:
         cross_attention = MultiScaleDeformableAttention(size.num_heads, (3, 6, 3), use_projections=False)
     refinement = DistributionRefinement() if refinement is None else refinement
+    options: Config = {
+        "norm": LayerNormalization(epsilon=layer_norm_epsilon),
+        "dropout": dropout,
+        "cross_residual": GatedResidual(LayerNormalization(epsilon=1e-5)),
+    }
+    blocks = DecoderBlocks(size, cross_attention, activation, attention_dropout, hidden_dropout, options)
+    return keras.Model(base.inputs[0], _refined(x, boxes, maps, blocks, refinement), name=name)
+
+
+def _refined(
+    x: Tensor, boxes: Tensor, maps: list[Tensor], blocks: DecoderBlocks, refinement: DistributionRefinement
+) -> dict[str, Tensor]:
+    """The object queries and their boxes after all blocks, each of which adds to the logits of the distributions."""
+    size = blocks.size
     bins = DistributionBins(refinement.num_bins, size.curvature, dtype="float32", name="distribution_bins")(boxes)
     place = query_positions(size.hidden_dim)
-    norm = LayerNormalization(epsilon=layer_norm_epsilon)
-    gated = GatedResidual(LayerNormalization(epsilon=1e-5))
     before = first = logits = None
     for index in range(size.num_layers):
-        block = decoder_block(
-            index,
-            size,
-            cross_attention,
-            activation,
-            attention_dropout=attention_dropout,
-            hidden_dropout=hidden_dropout,
-            norm=norm,
-            dropout=dropout,
-            cross_residual=gated,
-        )
         positions = ops.clip(place(boxes), -_LARGEST_POSITION, _LARGEST_POSITION)
-        x = block(x, maps, boxes, positions=positions)
+        x = blocks.block(index)(x, maps, boxes, positions=positions)
         if first is None:
             first = ops.stop_gradient(BoxRefinement(dtype="float32", name=FIRST)(x, boxes))
         refine = clone(refinement, dtype="float32", name=f"{REFINED}{index}")
         refined, logits, _ = refine(x if before is None else x + before, first, *bins, logits=logits)
         boxes, before = ops.stop_gradient(refined), ops.stop_gradient(x)
-    return keras.Model(base.inputs[0], {"tokens": x, "boxes": refined}, name=name)
+    return {"tokens": x, "boxes": refined}
 
 
 def _convolutions(size: HybridEncoderSize, epsilon: float) -> Convolutions:

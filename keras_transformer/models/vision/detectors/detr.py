@@ -14,8 +14,8 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.feature_maps import feature_maps
 from keras_transformer.models.vision.resnet import ResNet
-from keras_transformer.utils.serialization import choice
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.serialization import choice, clone
+from keras_transformer.utils.types import Activation, Config
 from keras_transformer.vision import ObjectQueries, ResizeMask, SinePositions
 
 
@@ -102,35 +102,59 @@ def DETR(
     base = ResNet(size.backbone, image_size, frozen_norm=True) if backbone is None else backbone
     features, images = feature_maps(base)[-1], base.inputs[0]
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
-
-    def parts(index):
-        heads = size.num_heads[index]
-        attention = {"num_heads": heads, "key_dim": size.hidden_dim // heads, "dropout": attention_dropout}
-        feedforward = DenseFeedForward(size.intermediate_dims[index], activation, hidden_dropout, name="feedforward")
-        return attention, feedforward, {"residual": "post", "norm": norm, "dropout": dropout}
-
-    inputs, masks, placed = images, {}, [features]
-    if pixel_mask:
-        mask = keras.Input(images.shape[1:3], dtype="bool", name="pixel_mask")
-        inputs, of_features = {"images": images, "pixel_mask": mask}, ResizeMask(name="feature_mask")(mask, features)
-        placed.append(of_features)
-        masks = {"mask": keras.layers.Reshape((-1,), name="token_mask")(of_features)}
+    options: Config = {"residual": "post", "norm": norm, "dropout": dropout}
+    blocks = _Blocks(size, activation, attention_dropout, hidden_dropout, options)
+    inputs, placed, mask = _masked(images, features) if pixel_mask else (images, [features], None)
     positions = SinePositions(size.hidden_dim, name="positions")(*placed)
     x = keras.layers.Dense(size.hidden_dim, name="feature_projection")(features)
     x = keras.layers.Reshape((-1, size.hidden_dim), name="feature_tokens")(x)
     x = Dropout(dropout, name="feature_dropout")(x)
     for index in range(size.num_layers[0]):
-        attention, feedforward, options = parts(0)
-        mixer = PositionedAttention(**attention, name="self_attention")
-        block = EncoderBlock(mixer, feedforward, **options, name=f"encoder_block_{index}")
-        x = block(x, positions=positions, padding_mask=masks.get("mask"))
+        x = blocks.encoder_block(index)(x, positions=positions, padding_mask=mask)
     queries = ObjectQueries(num_queries, name="object_queries")(x)
     memory, x = x, ops.zeros_like(queries)
+    of_memory = {"memory_positions": positions, "memory_mask": mask}
     for index in range(size.num_layers[1]):
-        attention, feedforward, options = parts(1)
-        mixer = PositionedAttention(**attention, name="self_attention")
-        cross = MultiHeadAttention(**attention, name="cross_attention")
-        block = QueryDecoderBlock(mixer, cross, feedforward, **options, name=f"decoder_block_{index}")
-        x = block(x, memory, positions=queries, memory_positions=positions, memory_mask=masks.get("mask"))
-    x = LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
-    return keras.Model(inputs, x, name=name)
+        x = blocks.decoder_block(index)(x, memory, positions=queries, **of_memory)
+    return keras.Model(inputs, clone(norm, name="final_norm")(x), name=name)
+
+
+def _masked(
+    images: keras.KerasTensor, features: keras.KerasTensor
+) -> tuple[dict[str, keras.KerasTensor], list[keras.KerasTensor], keras.KerasTensor]:
+    """The inputs with a mask of the pixels; the features with their mask, and that mask as one of tokens."""
+    pixels = keras.Input(images.shape[1:3], dtype="bool", name="pixel_mask")
+    of_features = ResizeMask(name="feature_mask")(pixels, features)
+    of_tokens = keras.layers.Reshape((-1,), name="token_mask")(of_features)
+    return {"images": images, "pixel_mask": pixels}, [features, of_features], of_tokens
+
+
+class _Blocks(NamedTuple):
+    """What the blocks of the encoder and of the decoder are made of; `options` are those of the blocks."""
+
+    size: DETRSize
+    activation: Activation
+    attention_dropout: float
+    hidden_dropout: float
+    options: Config
+
+    def encoder_block(self, index: int) -> EncoderBlock:
+        """Returns a new block of the encoder."""
+        feedforward = self._feed_forward(0)
+        mixer = PositionedAttention(**self._heads(0), name="self_attention")
+        return EncoderBlock(mixer, feedforward, **self.options, name=f"encoder_block_{index}")
+
+    def decoder_block(self, index: int) -> QueryDecoderBlock:
+        """Returns a new block of the decoder."""
+        feedforward = self._feed_forward(1)
+        mixer = PositionedAttention(**self._heads(1), name="self_attention")
+        cross = MultiHeadAttention(**self._heads(1), name="cross_attention")
+        return QueryDecoderBlock(mixer, cross, feedforward, **self.options, name=f"decoder_block_{index}")
+
+    def _heads(self, side: int) -> Config:
+        heads = self.size.num_heads[side]
+        return {"num_heads": heads, "key_dim": self.size.hidden_dim // heads, "dropout": self.attention_dropout}
+
+    def _feed_forward(self, side: int) -> DenseFeedForward:
+        width = self.size.intermediate_dims[side]
+        return DenseFeedForward(width, self.activation, self.hidden_dropout, name="feedforward")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+from keras import ops
 
 from keras_transformer.attention import PositionedAttention
 from keras_transformer.blocks import DeformableDecoderBlock
@@ -13,7 +14,7 @@ from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.models.building.convolution import convolution
 from keras_transformer.models.building.feature_maps import feature_maps
 from keras_transformer.utils.serialization import clone
-from keras_transformer.utils.types import Activation, Tensor
+from keras_transformer.utils.types import Activation, Config, Tensor
 from keras_transformer.vision import QuerySelection
 
 # Layers with these names, and the number of the block.
@@ -88,32 +89,42 @@ def projected(maps: list[Tensor], width: int, name: str, epsilon: float = 1e-5) 
     return [convolution(each, width, epsilon=epsilon, name=f"{name}_{level}") for level, each in enumerate(maps)]
 
 
-def decoder_block(
-    index: int,
-    size: Any,
-    cross_attention: keras.layers.Layer,
-    activation: Activation,
-    *,
-    attention_dropout: float,
-    hidden_dropout: float,
-    **options: Any,
-) -> DeformableDecoderBlock:
-    """One block of the decoder.
+def selected_queries(
+    maps: list[Tensor], num_classes: int, num_queries: int, layer_norm_epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """The pixels of feature maps that start as object queries, `(B, Q, D)`, and their boxes, without a gradient."""
+    selection = QuerySelection(num_classes, num_queries, layer_norm_epsilon, dtype="float32", name="query_selection")
+    queries, boxes, _ = selection(maps)
+    return queries, ops.stop_gradient(boxes)
 
-    Args:
-        index: int: its number.
+
+class DecoderBlocks(NamedTuple):
+    """The parts of the blocks of the decoder, each of which has copies of its own.
+
+    Attributes:
         size: with `hidden_dim`, `num_heads` and `intermediate_dim`.
         cross_attention: `MultiScaleDeformableAttention` to copy.
         activation: of the feed-forward.
         attention_dropout: float in [0, 1). Of the weights of self-attention.
         hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
-        **options: those of the block.
+        options: those of the blocks.
     """
-    width = size.hidden_dim // size.num_heads
-    return DeformableDecoderBlock(
-        PositionedAttention(size.num_heads, width, dropout=attention_dropout, name="self_attention"),
-        clone(cross_attention, name="cross_attention"),
-        DenseFeedForward(size.intermediate_dim, activation, hidden_dropout, name="feedforward"),
-        name=f"{BLOCK}{index}",
-        **options,
-    )
+
+    size: Any
+    cross_attention: keras.layers.Layer
+    activation: Activation
+    attention_dropout: float
+    hidden_dropout: float
+    options: Config
+
+    def block(self, index: int) -> DeformableDecoderBlock:
+        """Returns a new block."""
+        size = self.size
+        width, rate = size.hidden_dim // size.num_heads, self.attention_dropout
+        return DeformableDecoderBlock(
+            PositionedAttention(size.num_heads, width, dropout=rate, name="self_attention"),
+            clone(self.cross_attention, name="cross_attention"),
+            DenseFeedForward(size.intermediate_dim, self.activation, self.hidden_dropout, name="feedforward"),
+            name=f"{BLOCK}{index}",
+            **self.options,
+        )

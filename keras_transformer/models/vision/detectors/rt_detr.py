@@ -19,15 +19,16 @@ from keras_transformer.models.vision.detectors.hybrid_encoder import (
 )
 from keras_transformer.models.vision.detectors.refinement import (
     REFINED,
-    decoder_block,
+    DecoderBlocks,
     last_maps,
     projected,
     query_positions,
+    selected_queries,
 )
 from keras_transformer.models.vision.resnet import ResNet
 from keras_transformer.utils.serialization import choice
-from keras_transformer.utils.types import Activation
-from keras_transformer.vision import BoxRefinement, QuerySelection
+from keras_transformer.utils.types import Activation, Config
+from keras_transformer.vision import BoxRefinement
 
 
 class RTDETRSize(NamedTuple):
@@ -127,42 +128,35 @@ def RTDETR(
     """
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else RTDETRSize(*size)
     base = ResNet(size.backbone, image_size, variant="d", frozen_norm=True) if backbone is None else backbone
-    encoder = size.encoder
-    hidden = int(encoder.hidden_dim * encoder.expansion)
-    act = encoder.activations[0]
-
-    def lateral(x, name):
-        return convolution(x, encoder.hidden_dim, 1, 1, act, epsilon=batch_norm_epsilon, name=name)
-
-    def downsampling(x, name):
-        return convolution(x, encoder.hidden_dim, 3, 2, act, epsilon=batch_norm_epsilon, name=name)
-
-    def fusion(x, name):
-        return csp_stage(x, encoder.hidden_dim, hidden, encoder.depth, act, batch_norm_epsilon, name)
-
-    maps = projected(last_maps(base), encoder.hidden_dim, "feature_projection")
+    maps = projected(last_maps(base), size.encoder.hidden_dim, "feature_projection")
     rates = {"dropout": dropout, "hidden_dropout": hidden_dropout, "layer_norm_epsilon": layer_norm_epsilon}
-    maps = fuse(attend_within(maps, encoder, **rates), Convolutions(lateral, downsampling, fusion))
+    maps = fuse(attend_within(maps, size.encoder, **rates), _convolutions(size.encoder, batch_norm_epsilon))
     maps = projected(maps, size.hidden_dim, "memory_projection", batch_norm_epsilon)
-    selection = QuerySelection(num_classes, num_queries, layer_norm_epsilon, dtype="float32", name="query_selection")
-    x, boxes, _ = selection(maps)
-    boxes = ops.stop_gradient(boxes)
+    x, boxes = selected_queries(maps, num_classes, num_queries, layer_norm_epsilon)
     if cross_attention is None:
         cross_attention = MultiScaleDeformableAttention(size.num_heads, num_levels=len(maps))
     place = query_positions(size.hidden_dim)
-    norm = LayerNormalization(epsilon=layer_norm_epsilon)
+    options: Config = {"norm": LayerNormalization(epsilon=layer_norm_epsilon), "dropout": dropout}
+    blocks = DecoderBlocks(size, cross_attention, activation, attention_dropout, hidden_dropout, options)
     for index in range(size.num_layers):
-        block = decoder_block(
-            index,
-            size,
-            cross_attention,
-            activation,
-            attention_dropout=attention_dropout,
-            hidden_dropout=hidden_dropout,
-            norm=norm,
-            dropout=dropout,
-        )
-        x = block(x, maps, boxes, positions=place(boxes))
+        x = blocks.block(index)(x, maps, boxes, positions=place(boxes))
         refined = BoxRefinement(dtype="float32", name=f"{REFINED}{index}")(x, boxes)
         boxes = ops.stop_gradient(refined)
     return keras.Model(base.inputs[0], {"tokens": x, "boxes": refined}, name=name)
+
+
+def _convolutions(size: HybridEncoderSize, epsilon: float) -> Convolutions:
+    """The steps between feature maps: CSP stages, and downsampling by convolutions."""
+    width, activation = size.hidden_dim, size.activations[0]
+    hidden = int(width * size.expansion)
+
+    def lateral(x, name):
+        return convolution(x, width, 1, 1, activation, epsilon=epsilon, name=name)
+
+    def downsampling(x, name):
+        return convolution(x, width, 3, 2, activation, epsilon=epsilon, name=name)
+
+    def fusion(x, name):
+        return csp_stage(x, width, hidden, size.depth, activation, epsilon, name)
+
+    return Convolutions(lateral, downsampling, fusion)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
@@ -72,19 +73,16 @@ def YOLOS(
     size = get_size(size, SIZES)
     images = image_input(image_size, num_channels)
     grid_size = (32, 54) if image_size is None and grid_size is None else grid_size
-
-    def positions(name):
-        return GridPositions(patch_size, grid_size, num_last_tokens=num_detection_tokens, name=name)
-
+    positions = functools.partial(GridPositions, patch_size, grid_size, num_last_tokens=num_detection_tokens)
     x = PatchEmbedding(size.hidden_dim, patch_size, interpolation=None, name="patch_embedding")(images)
     x = DetectionTokens(num_detection_tokens, name="detection_tokens")(x)
-    x = positions("position_embedding")(x, images)
+    x = positions(name="position_embedding")(x, images)
     x = Dropout(dropout, name="embedding_dropout")(x)
     norm = LayerNormalization(epsilon=layer_norm_epsilon)
     last_norm: Any = final_norm("pre", norm)
     for index in range(size.num_layers):
         if index and positions_in_blocks:
-            x = positions(f"position_embedding_{index}")(x, images)
+            x = positions(name=f"position_embedding_{index}")(x, images)
         block = EncoderBlock(
             make_attention(size, attention, dropout=attention_dropout),
             make_feed_forward(size.intermediate_dim, "dense", activation),

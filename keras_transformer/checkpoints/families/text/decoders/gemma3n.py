@@ -11,8 +11,7 @@ from keras_transformer.checkpoints.building.decoders import gated_feedforward_en
 from keras_transformer.checkpoints.building.heads import decoder_heads
 from keras_transformer.checkpoints.building.rotary import rotary
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.families.text.decoders.gemma import HEAD_WIDTH, activation
-from keras_transformer.checkpoints.families.text.decoders.gemma2 import capped_language_model
+from keras_transformer.checkpoints.families.text.decoders.gemma import HEAD_WIDTH, activation, capped_language_model
 from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, rms_norm, same
 from keras_transformer.feedforward import GatedFeedForward, GaussianTopK

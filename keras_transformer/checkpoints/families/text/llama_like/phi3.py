@@ -9,8 +9,7 @@ from keras_transformer.checkpoints.building.heads import decoder_heads
 from keras_transformer.checkpoints.building.model_size import model_size
 from keras_transformer.checkpoints.building.rotary import rotary
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
-from keras_transformer.checkpoints.families.text.llama_like.mistral import window
+from keras_transformer.checkpoints.families.text.llama_like.llama import Llama, window
 from keras_transformer.checkpoints.mapping import Entry, fused_linear, linear
 from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import RMSNormalization

@@ -15,8 +15,7 @@ from keras_transformer.checkpoints.building.decoders import (
 from keras_transformer.checkpoints.building.model_size import model_size
 from keras_transformer.checkpoints.building.rotary import rotary
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
-from keras_transformer.checkpoints.families.text.llama_like.mistral import window
+from keras_transformer.checkpoints.families.text.llama_like.llama import Llama, window
 from keras_transformer.checkpoints.layouts import Matrix, Stacked
 from keras_transformer.checkpoints.mapping import Entry, linear
 from keras_transformer.feedforward import TopKRouter

@@ -1,0 +1,1 @@
+"""Export specs of language models: their signatures and their probes."""

@@ -1,0 +1,1 @@
+"""Export specs of models whose preprocessing is cut off."""

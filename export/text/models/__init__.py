@@ -1,0 +1,1 @@
+"""The models of tokenizers in a graph: WordPiece, byte-pair encoding and Unigram."""

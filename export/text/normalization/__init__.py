@@ -1,0 +1,1 @@
+"""Normalization of texts in a graph: composed characters, character maps, and bytes that are no UTF-8."""
