@@ -150,7 +150,9 @@ def _tensors(content: bytes, side: str, steps: Steps) -> list[str]:
     model = read(content)
     (signature,) = model.signatureDefs
     graph = model.subgraphs[signature.subgraphIndex]
-    names = {int(each.tensorIndex): each.name.decode() for each in getattr(signature, side)}
+    # An input that is an output too has a name of each.
+    known = {each.name.decode(): int(each.tensorIndex) for each in getattr(signature, side)}
+    names = {index: name for name, index in known.items() if name in steps}
     lines = []
     for index in map(int, getattr(graph, side)):
         name, shape = names[index], shape_of(graph.tensors[index])

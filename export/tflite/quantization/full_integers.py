@@ -39,6 +39,8 @@ Ranges: TypeAlias = "dict[tuple[int, int], tuple[float, float]]"
 # Results whose kernels have a scale of their own, as pairs of scale and zero point, by the bits of activations.
 _FIXED = {8: ((1 / 256, -128), (1 / 128, 0), (16 / 256, 127)), 16: ((int16_activations.SIGMOID, 0),)}
 _INTEGERS = ("INT8", "UINT8", "INT16")
+# Narrower ranges contain at least the numbers up to this one, of both signs.
+_NARROW, _NEAR_ZERO = 1e-5, 1e-6
 # The range of a tensor that is zero throughout.
 _ZEROS = (0.0, 1.0)
 
@@ -147,9 +149,16 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
     if names:
         raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
     found = {key: observer.range(method, bits) for key, observer in observers.items()}
-    ranges = {key: (least, largest) if largest > least else _ZEROS for key, (least, largest) in found.items()}
+    ranges = {key: _quantizable(*ends) for key, ends in found.items()}
     _join_states(model, ranges)
     return ranges
+
+
+def _quantizable(least: float, largest: float) -> tuple[float, float]:
+    """A range as the quantizer takes it, which widens those of numbers near zero."""
+    if largest <= least:
+        return _ZEROS
+    return (least, largest) if largest - least > _NARROW else (min(least, -_NEAR_ZERO), max(largest, _NEAR_ZERO))
 
 
 def _join_states(model: ModelT, ranges: Ranges) -> None:

@@ -1,6 +1,7 @@
 """NPUs beside a microcontroller: what Vela compiles, what is left to the CPU, and what is said of what was not run."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -85,6 +86,18 @@ def test_what_the_cpu_runs_is_named_with_its_layer(tmp_path):
     assert by_op["CUMSUM", "running"].reason == "Unsupported opType"
     ends = [each for each in found.fallbacks if "input_type='int8'" in each.remedy]
     assert {each.op for each in ends} == {"QUANTIZE", "DEQUANTIZE"}
+
+
+def test_an_input_may_be_an_output(tmp_path):
+    a, b = (keras.Input((6,), name=name) for name in "ab")
+    model = keras.Model([a, b], {"sum": layers.Dense(2)(layers.Add()([a, b])), "same": a})
+    data = {name: np.random.default_rng(0).normal(size=(16, 6)).astype("float32") for name in "ab"}
+    mode = FullInt8(data, input_type="int8", output_type="int8")
+    export(model, tmp_path / "bundle", quantize=mode, progress=False, options=ExportOptions(target="ethos-u"))
+    text = (tmp_path / "bundle/model.ethos-u/model.h").read_text()
+    inputs, outputs = (re.search(rf"{side}\[\] = {{(.*?)}};", text, re.DOTALL)[1] for side in ("kInputs", "kOutputs"))
+    assert re.findall(r'"(\w+)"', inputs) == ["a", "b"]
+    assert sorted(re.findall(r'"(\w+)"', outputs)) == ["same", "sum"]
 
 
 def test_less_than_the_least_share_is_refused(tmp_path):

@@ -115,6 +115,23 @@ def test_the_header_has_the_operators_the_scales_and_the_arena(bundle):
     assert re.findall(r"resolver\.(\w+)\(", text) == methods
 
 
+def test_numbers_near_zero_are_quantized(tmp_path):
+    """The quantizer widens ranges of some millionths."""
+    x = keras.Input((8,), name="x")
+    small = layers.Dense(8, "relu", kernel_initializer=keras.initializers.RandomNormal(stddev=2e-7, seed=1))(x)
+    model = keras.Model(
+        x, layers.Dense(3, kernel_initializer=keras.initializers.RandomNormal(stddev=1e6, seed=2))(small)
+    )
+    rows = np.random.default_rng(0).normal(size=(32, 8)).astype("float32")
+    report = export(
+        model, tmp_path / "b", quantize=FullInt8(rows), progress=False, options=ExportOptions(target="micro")
+    )
+    found = load(tmp_path / "b", "tflite")({"x": rows[:1]})["output"]
+    expected = model.predict_on_batch(rows[:1])
+    assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
+    assert report.target.is_whole
+
+
 def test_a_state_is_taken_as_it_was_returned(tmp_path):
     """Both ends have the same codes, and a stream stays near that of Keras."""
     keras.utils.set_random_seed(0)
