@@ -15,6 +15,7 @@ from keras import ops
 
 from keras_transformer.backend.call_arguments import takes
 from keras_transformer.export.graph.replaced_layers import ReplacedLayer
+from keras_transformer.export.operations.float8 import on_rounded_numbers
 from keras_transformer.export.operations.lookups import looked_up, needs_no_table
 from keras_transformer.export.operations.operation import ONNX, TFLITE
 from keras_transformer.export.operations.recurrence import by_operator, has_operator
@@ -246,6 +247,8 @@ EVERYWHERE = (
     ReplacedLayer(keras.layers.UpSampling2D, "call", resized_by_factors, _interpolates_dynamic_size),
     ReplacedLayer(keras.layers.IntegerLookup, "call", looked_up, needs_no_table),
     ReplacedLayer(keras.layers.StringLookup, "call", looked_up, needs_no_table),
+    ReplacedLayer(keras.layers.Dense, "_float8_call", on_rounded_numbers),
+    ReplacedLayer(keras.layers.EinsumDense, "_float8_call", on_rounded_numbers),
 )
 BY_FORMAT = {
     TFLITE: (ReplacedLayer(keras.layers.RNN, "inner_loop", loop_over_slots, _is_a_loop),),

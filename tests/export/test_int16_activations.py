@@ -33,6 +33,7 @@ ARITHMETIC = {
     "channels": lambda x: CHANNELS - x * CHANNELS,
     "quotient": lambda x: x / (x * x + 1),
     "root": lambda x: tf.math.rsqrt(x * x + 1) + tf.sqrt(tf.abs(x) + 1),
+    "powers of two": lambda x: tf.clip_by_value(x, 0.0, 2.0) - 1.0,
     "ends": lambda x: tf.clip_by_value(x, -0.7, 0.9),
     "two activations": lambda x: tf.matmul(x, tf.transpose(x, (0, 1, 3, 2))),
     "softmax": lambda x: tf.nn.softmax(tf.nn.gelu(x)),

@@ -59,8 +59,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         WeightError: a tensor of the file has another scale than its range.
     """
     (path,) = {directory / each for each in files.values()}
-    content = path.read_bytes()
-    quantization: FullInt8 = spec.quantization
+    content, quantization = path.read_bytes(), spec.quantization
     bits = quantization.activation_bits
     batches, method = batches_of(quantization), quantization.ranges
     ranges = tensor_ranges(content, batches, method, bits)
@@ -104,6 +103,7 @@ def in_integers(
     floats = _kept_results(_kept_weights(model, quantization, variables)) | _results_beyond(model, ranges)
     floats |= _results_like_bodies(model, {number for number, _ in ranges})
     if is_wide:
+        ranges = {key: int16_activations.symmetric(*ends) for key, ends in ranges.items()}
         floats |= int16_activations.results_without_kernel(model)
         int16_activations.quantize_constants(model, floats)
     for number, graph in enumerate(graphs(model)):

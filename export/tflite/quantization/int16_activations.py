@@ -7,6 +7,7 @@ ranges symmetric, but writes biases of 32 bits, zero points of -1 or 0 as it rou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -33,11 +34,27 @@ WITHOUT_KERNEL = frozenset(
 _WITH_CONSTANTS = ("ADD", "MUL", "SUB", "DIV")
 _BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
 _LEVELS = 32767
+# How near the exponent of a scale is to a whole number where LiteRT takes it for a power of two, and a factor that ends it.
+_NEAR, _WIDER = 2e-3, 1.003
+
+
+def symmetric(least: float, largest: float) -> tuple[float, float]:
+    """A range with 0 in its middle, whose scale is no power of two: kernels of sums of such scales take few of them.
+
+    Example:
+
+    >>> symmetric(-0.25, 0.75), symmetric(-1.0, 1.0)
+    ((-0.75, 0.75), (-1.003, 1.003))
+    """
+    end = max(largest, -least)
+    exponent = math.log2(2 * end / 65535) if end else 0.5
+    end *= _WIDER if abs(exponent - round(exponent)) < _NEAR else 1.0
+    return -end, end
 
 
 def step(least: float, largest: float) -> tuple[float, float]:
     """The scale and the zero point of a range, as the quantizer chooses them."""
-    return 2 * max(largest, -least) / 65535, 0.0
+    return 2 * symmetric(least, largest)[1] / 65535, 0.0
 
 
 def results_without_kernel(model: ModelT) -> set[str]:
@@ -74,7 +91,8 @@ def _in_16_bits(graph: Graph, index: int, known: dict[int, int]) -> int:
         return index
     if index not in known:
         values = np.asarray(graph.value(index))
-        parameters = _parameters(float(np.abs(values).max(initial=0.0)) / _LEVELS or 1.0)
+        _, end = symmetric(0.0, float(np.abs(values).max(initial=0.0)) or 1.0)
+        parameters = _parameters(end / _LEVELS)
         codes = np.asarray(np.round(values / parameters.scale[0]).astype("int16"))
         name = graph.name(index)
         stored = graph.add_constant(f"{name}/int16", "INT16", codes, parameters)
