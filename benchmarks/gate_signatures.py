@@ -154,9 +154,16 @@ def signature_faults(spec, unused=()):
         # Pictures behind a `Rescaling` have no small values.
         if len(spec.signatures) == 1 and any(_differs(change(each), each) for each in arrays):
             yield label, change, _same
-    if len(serve.shape) > 1 and serve.shape[1] is None:
+    if any(_has_lengths(each.outputs) for each in spec.signatures.values()):
         for label, change in OF_SEQUENCES.items():
             yield f"outputs: {label}", _same, change
+
+
+def _has_lengths(outputs):
+    """Whether the second axis of the output that faults change has different sizes."""
+    floats = [each for each in outputs if each.dtype.startswith("float")]
+    found = [each.shape for each in floats if each.name == "logits"] or [each.shape for each in floats[:1]]
+    return any(len(shape) > 1 and shape[1] is None for shape in found)
 
 
 def _differs(arrays, others):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformer.export.graph.operation_results import result_types
 from keras_transformer.export.graph.part import GraphPart, Node
 from keras_transformer.export.graph.reach import LOOPS, Read, reads_of
-from keras_transformer.export.operations.operation import NAN
+from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE
 from keras_transformer.export.operations.table import OPERATIONS
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def inputs_told_apart(graph: TracedGraph, tells: Callable[[Node], bool]) -> list
     """The inputs of which a model tells NaN or infinities from other numbers, where that is defined.
 
     What integer NaN is cast to is not, and infinities become NaN in a product. Nor is what a loop makes of infinities:
-    operators of a whole recurrent layer limit what they take.
+    operators of a whole recurrent layer limit what they take. Operations of which a runtime is known to compute something
+    else of NaN are named in the report.
 
     Args:
         graph: `TracedGraph` of the signature.
@@ -66,7 +67,8 @@ def inputs_told_apart(graph: TracedGraph, tells: Callable[[Node], bool]) -> list
     def is_told_apart(name: str) -> bool:
         reads = [each.node for each in reads_of(graph, name, _passes(tells))]
         has_loop = tells is tells_infinities and any(each.op in LOOPS for each in reads)
-        return any(map(tells, reads)) and not has_loop and not any(map(_is_cast_to_integer, reads))
+        is_known = any(_differs_for_nan(each, format) for each in reads for format in (TFLITE, ONNX))
+        return any(map(tells, reads)) and not (has_loop or is_known or any(map(_is_cast_to_integer, reads)))
 
     return list(filter(is_told_apart, _inputs_with_nan(graph)))
 

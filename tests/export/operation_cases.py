@@ -856,6 +856,12 @@ for label, array in (("tall", TALL), ("wide", WIDE), ("one column", TALL[..., :1
         case("Qr", lambda x, f=full: tf.linalg.qr(x, f), array, name=f"{label} {full}", shapes=shapes)
         case("Svd", lambda x, f=full: _svd(x, f), array, name=f"{label} {full}", shapes=shapes, bound=4e-6)
 case("Qr", lambda x: tf.linalg.qr(x), np.triu(SYMMETRIC[0]), name="triangular", shapes=((None, 5, 5),), bound=4e-6)
+for label, scale in (("tiny", np.float32(1e-25)), ("huge", np.float32(1e25))):
+    for name, function, array in (
+        ("Svd", lambda x, s=scale: tf.linalg.svd(x, compute_uv=False) / s, TALL),
+        ("SelfAdjointEigV2", lambda x, s=scale: tf.linalg.eigvalsh(x) / s, SYMMETRIC),
+    ):
+        case(name, function, array * scale, name=label, shapes=((None, *array.shape[1:]),), bound=4e-6)
 case("Svd", lambda x: tf.linalg.svd(x, compute_uv=False), TALL, name="values", shapes=((None, 6, 4),))
 case("Svd", lambda x: _svd(x, True), DEPENDENT, name="dependent", shapes=((None, 6, 5),), bound=4e-6)
 case("Svd", lambda x: tf.linalg.pinv(x), WIDE, name="pinv", shapes=((None, 4, 6),), bound=4e-6)

@@ -26,6 +26,8 @@ _SHORT_SOURCE = 9
 # (batch, tokens, slots) of further probes.
 _FURTHER_PROMPTS = ((2, 8, 16), (7, 5, 12), (8, 1, 9))
 _FURTHER_STEPS = ((4, 1, 16), (7, 1, 9), (8, 1, 12))
+# Several tokens at once, as many as a vector has numbers.
+_FURTHER_CHUNKS = ((2, 8, 16),)
 
 
 class LanguageSignatures:
@@ -75,7 +77,8 @@ class LanguageSignatures:
         probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16), (2, 3, 12)))]
         probes += [*self._at_end(), *self._many_tokens()]
         probes += [self.probes.decode(2, 1, 9, source_length=length) for length in self._long_sources]
-        return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes, further=self._further_steps)
+        further = [*self._further_steps, *(self.probes.decode(*sizes) for sizes in self._sizes(_FURTHER_CHUNKS))]
+        return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes, further=further)
 
     def decode_token(self) -> Signature:
         """`decode` for one token a row, which is faster because fewer shapes are computed at run time."""

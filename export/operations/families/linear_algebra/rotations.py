@@ -31,13 +31,17 @@ from keras_transformer.utils.types import Tensor
 
 _MOST_SWEEPS = 15
 _EPSILON = 2.0**-23
+_LEAST_SCALE = 1e-12
 
 
 def singular_values(x: Tensor, *, compute_uv: bool, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
     """The singular values, the largest first, and the left and right vectors, or empty tensors in place of these."""
     matrix = in_one_batch(x)
+    scale = _scale(matrix)
+    matrix = matrix / scale
     is_wide = x.shape[-2] < x.shape[-1]
     values, columns, right = _orthogonal_columns(tf.linalg.matrix_transpose(matrix) if is_wide else matrix)
+    values = values * scale[:, 0]
     if not compute_uv:
         return in_batch_of(x, values), tf.zeros([0]), tf.zeros([0])
     count = values.shape[1]
@@ -59,12 +63,21 @@ def eigenvalues(x: Tensor, *, compute_v: bool) -> tuple[Tensor, Tensor]:
     positions = tf.range(count)
     is_lower = positions[:, tf.newaxis] >= positions
     matrix = tf.where(is_lower, matrix, tf.linalg.matrix_transpose(matrix))
-    diagonal, vectors = _diagonalized(matrix)
+    scale = _scale(matrix)
+    diagonal, vectors = _diagonalized(matrix / scale)
+    diagonal = diagonal * scale[:, 0]
     values, order = tf.math.top_k(-diagonal, count)
     if not compute_v:
         return in_batch_of(x, -values), tf.zeros([0])
     vectors = tf.gather(vectors, order, batch_dims=1)
     return in_batch_of(x, -values), in_batch_of(x, tf.linalg.matrix_transpose(vectors))
+
+
+def _scale(matrix: Tensor) -> Tensor:
+    """What each matrix `(B, m, n)` is divided by: its largest element where the squares of its elements are no numbers."""
+    largest = tf.reduce_max(tf.abs(matrix), [1, 2], keepdims=True)
+    has_squares = tf.logical_and(largest > _LEAST_SCALE, largest < 1.0 / _LEAST_SCALE)
+    return tf.where(tf.logical_or(has_squares, tf.equal(largest, 0.0)), 1.0, largest)
 
 
 def _orthogonal_columns(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
