@@ -114,6 +114,7 @@ class Operation:
         rounds_operands: bool. Whether its results are exact for operands that are rounded, by as much as a sum of its length
             is: those of a factorization, which is backward stable, and of a sum that cancels. Operands of an operation that
             also rounds its result stay as they are where they are whole numbers.
+        rounds_matrices: bool. Whether its operands are matrices, which are rounded as far as their largest numbers are.
         rounds_coordinates: bool. Whether it reads images at coordinates, which are rounded as a sum of its length is: its
             results move as far as pixels differ from those beside them, and by one unit, unless it also `rounds`.
         is_absolute: bool. Whether results near 0 are rounded as far as those near 1 are.
@@ -132,6 +133,7 @@ class Operation:
     remedies: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     rounds: bool = False
     rounds_operands: bool = False
+    rounds_matrices: bool = False
     rounds_coordinates: bool = False
     is_absolute: bool = False
     sum_length: Callable[[Attributes, Sequence[Tensor], Tensor], float] | None = None

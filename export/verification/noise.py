@@ -27,6 +27,7 @@ class Kind(enum.Enum):
 
     OF_VALUES = "of each number"
     OF_ONE = "of 1, however small a number is"
+    OF_MATRICES = "of the largest number of each matrix"
     OF_NEIGHBORS = "of the difference of a pixel from the one before it, in each direction"
 
 
@@ -99,13 +100,24 @@ class Noise:
     def _of_values(self, nodes: Nodes, width: str, seed: str) -> str:
         """The tensor times `1 + d`, or with both parts from there; or plus `d`."""
         drawn = self._drawn(nodes, "real", width, seed)
-        if self.kind is Kind.OF_ONE:
+        if self.kind is Kind.OF_MATRICES:
+            drawn = nodes.add("share", "Mul", [drawn, self._largest(nodes)], T=FLOAT)
+        if self.kind in (Kind.OF_ONE, Kind.OF_MATRICES):
             return nodes.add("rounded", "AddV2", [self.source, drawn], T=self.dtype)
         factor = nodes.add("factor", "AddV2", [drawn, nodes.constant("one", np.float32(1))], T=FLOAT)
         if self.dtype == COMPLEX:
             other = self._drawn(nodes, "imaginary", width, _next(nodes, seed, 1))
             factor = nodes.add("both", "Complex", [factor, other], T=FLOAT, Tout=COMPLEX)
         return nodes.add("rounded", "Mul", [self.source, factor], T=self.dtype)
+
+    def _largest(self, nodes: Nodes) -> str:
+        """The largest size of the numbers of each matrix."""
+        axes = nodes.constant("axes", np.array([-2, -1], "int32"))
+        found = nodes.add(
+            "largest", "Max", [nodes.add("sizes", "Abs", [self.source], T=FLOAT), axes], T=FLOAT, Tidx=INT32
+        )
+        nodes.found[-1].attr["keep_dims"].b = True
+        return found
 
     def _of_neighbors(self, nodes: Nodes, width: str, seed: str) -> str:
         """The tensor of images, moved as it moves with the coordinates at which it is read."""

@@ -123,11 +123,13 @@ class NoisyGraph:
         is_moved = self._rounds_operands(node) or reads_coordinates
         types = dict(enumerate(operand_types(node.op, node.attr))) if is_moved else {}
         keeps_whole, width = self._rounds(node), _ULP if reads_coordinates else None
-        found = {
-            number: Noise(node.name, f"{node.name}/moved_{number}", node.input[number], dtype, keeps_whole, width=width)
-            for number, dtype in types.items()
-            if dtype in (FLOAT, COMPLEX)
-        }
+        is_matrix = node.op in OPERATIONS and OPERATIONS[node.op].rounds_matrices
+        found: dict[int, Noise] = {}
+        for number, dtype in types.items():
+            if dtype in (FLOAT, COMPLEX):
+                kind = Kind.OF_MATRICES if is_matrix and dtype == FLOAT else Kind.OF_VALUES
+                name = f"{node.name}/moved_{number}"
+                found[number] = Noise(node.name, name, node.input[number], dtype, keeps_whole, kind, width)
         if reads_coordinates:
             found[0] = Noise(node.name, f"{node.name}/moved_0", node.input[0], FLOAT, False, Kind.OF_NEIGHBORS)
         return list(found.items())

@@ -71,6 +71,16 @@ def test_solutions_move_as_far_as_their_matrix_is_ill_conditioned():
     assert 0.1 * np.linalg.cond(matrix[0]) < share < 2.2 * np.linalg.cond(matrix[0])
 
 
+def test_rows_of_a_matrix_move_as_the_largest_does():
+    """The backward error of a factorization is one of the norm: small rows are no more exact than large ones."""
+    matrix = np.array([[[2, 1], [1e-4, 3e-4]]], "float32")
+    given = keras.Input((2, 2), name="matrix")
+    rounding, outputs = measured(keras.Model(given, keras.ops.inv(given)), {"matrix": matrix})
+    (moved,), (output,) = rounding.values(), outputs.values()
+    share = moved.max() / np.abs(output).max() / ULP
+    assert 0.1 * np.linalg.cond(matrix[0]) < share < 2.2 * np.linalg.cond(matrix[0])
+
+
 def test_all_factors_move():
     x = np.random.default_rng(0).normal(size=(1, 5, 5)).astype("float32")
     inputs = keras.Input((5, 5), name="x")

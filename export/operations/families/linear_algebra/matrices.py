@@ -77,11 +77,11 @@ def factorization(
         lowerings: others in place of that in both formats.
     """
     lowerings = lowerings or in_both(Decomposed(function, attributes, when))
-    return Operation(name, lowerings, rounds_operands=True, sum_length=_of_sizes)
+    return Operation(name, lowerings, rounds_operands=True, rounds_matrices=True, sum_length=_of_sizes)
 
 
 def _of_sizes(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
-    """The backward error of a factorization is `n` units for the larger size `n`, as that of a sum of `8 n²` numbers.
+    """The backward error of a factorization is `n` units of its norm for the larger size `n`, as of a sum of `8 n²` numbers.
 
     Reference: Higham, "Accuracy and Stability of Numerical Algorithms", 2002, theorems 9.3, 10.3, 19.4.
     """
