@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -42,7 +42,7 @@ def known_differences(
         return is_recurrent or _differs_for_nan(node, format)
 
     lines: dict[str, str] = {}
-    for name in _inputs_with_nan(graph):
+    for name in _inputs_with_nan(graph) if any(map(differs, _every_node(graph))) else ():
         reads = reads_of(graph, name, _passes(_is_check))
         found = [each.node for each in reads if differs(each.node)] if any(map(_is_told, reads)) else []
         if found:
@@ -64,6 +64,9 @@ def inputs_told_apart(graph: TracedGraph, tells: Callable[[Node], bool]) -> list
         tells: whether an operation does: `tells_nan` or `tells_infinities`.
     """
 
+    if not any(map(tells, _every_node(graph))):
+        return []  # Without a look at each input: a language model has two for each layer.
+
     def is_told_apart(name: str) -> bool:
         reads = [each.node for each in reads_of(graph, name, _passes(tells))]
         has_loop = tells is tells_infinities and any(each.op in LOOPS for each in reads)
@@ -81,6 +84,13 @@ def tells_nan(node: Node) -> bool:
 def tells_infinities(node: Node) -> bool:
     """Whether an operation tells infinities from other numbers."""
     return node.op in ("IsInf", "IsFinite")
+
+
+def _every_node(graph: TracedGraph) -> Iterator[Node]:
+    """The operations of a graph and of its functions."""
+    yield from GraphPart(graph.graph_def.node, graph.outputs.values())
+    for function in graph.graph_def.library.function:
+        yield from GraphPart.of_function(function)
 
 
 def _inputs_with_nan(graph: TracedGraph) -> list[str]:
