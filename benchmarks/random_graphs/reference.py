@@ -219,11 +219,9 @@ def _noise(random):
         if not tensor.dtype.is_floating:
             return tensor
         text, array = getattr(node, "text", ""), np.asarray(tensor)
-        absolute = _ABSOLUTE if _BOUNDED.search(text) else 0
-        if _SUMS.search(text):
-            absolute += _OF_LARGEST * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
-        if _COORDINATES.search(text):
-            absolute += _OF_COORDINATES * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
+        units = _OF_LARGEST * bool(_SUMS.search(text)) + _OF_COORDINATES * bool(_COORDINATES.search(text))
+        absolute = units * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
+        absolute += _ABSOLUTE if _BOUNDED.search(text) else 0
         factor = 1 + _UNITS * _ULP * random.uniform(-1, 1, array.shape)
         moved = array * factor + absolute * random.uniform(-1, 1, array.shape)
         if _UNDERFLOWS.search(text):  # Runtimes may have no denormal numbers, or others in a different order.

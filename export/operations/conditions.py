@@ -64,6 +64,11 @@ def is_wide_integer(node: Node) -> bool:
     return is_integer(node) and node.dtype() not in _NARROW
 
 
+def is_of_known_axis(node: Node) -> bool:
+    """Whether the second input, the axes of the first one, is a constant, and that has a known rank."""
+    return node.value(1) is not None and node.part.spec(node.inputs[0]).shape.rank is not None
+
+
 def is_small(node: Node | None) -> bool:
     """Whether the integers that an operation computes are small: constants, counts and places of elements, and casts."""
     while node is not None and node.op in _MOVES:

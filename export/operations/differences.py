@@ -42,7 +42,9 @@ def known_differences(
         return is_recurrent or _differs_for_nan(node, format)
 
     lines: dict[str, str] = {}
-    for name in _inputs_with_nan(graph) if any(map(differs, _every_node(graph))) else ():
+    if not any(map(differs, _every_node(graph))):
+        return lines  # Without a search from each input: a language model has two for each layer.
+    for name in _inputs_with_nan(graph):
         reads = reads_of(graph, name, _passes(_is_check))
         found = [each.node for each in reads if differs(each.node)] if any(map(_is_told, reads)) else []
         if found:
@@ -63,9 +65,8 @@ def inputs_told_apart(graph: TracedGraph, tells: Callable[[Node], bool]) -> list
         graph: `TracedGraph` of the signature.
         tells: whether an operation does: `tells_nan` or `tells_infinities`.
     """
-
     if not any(map(tells, _every_node(graph))):
-        return []  # Without a look at each input: a language model has two for each layer.
+        return []
 
     def is_told_apart(name: str) -> bool:
         reads = [each.node for each in reads_of(graph, name, _passes(tells))]

@@ -10,12 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.attention.cache.dense import (
-    check_key_mask,
-    init_dense_cache,
-    read_dense_cache,
-    update_dense_cache,
-)
+from keras_transformer.attention.cache.dense import extend_dense_cache, init_dense_cache
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.utils.types import Cache, Config, DType, Outputs, Shape, Tensor
 
@@ -156,10 +151,7 @@ class Mechanism(CachedLayer):
         **options: Any,
     ) -> tuple[Outputs, Cache]:
         """Attention of new tokens to the cached keys and their own; returns `(result, next_cache)`."""
-        check_key_mask(cache, visibility.key_mask)
-        cache = update_dense_cache(cache, key, value, cache_index)
-        key, value = read_dense_cache(cache, query.dtype)
-        slots = ops.arange(ops.shape(key)[1], dtype="int32")
+        key, value, slots, cache = extend_dense_cache(cache, key, value, cache_index, visibility.key_mask, query.dtype)
         visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
         return self.attend(query, key, value, visibility, position, **options), cache
 

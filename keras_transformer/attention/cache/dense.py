@@ -105,6 +105,31 @@ def read_dense_cache(cache: Cache, dtype: str | None = None) -> tuple[Tensor, Te
     return tuple(_swap(ops.cast(tensor, dtype or tensor.dtype)) for tensor in tensors)
 
 
+def extend_dense_cache(
+    cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor | None, key_mask: Tensor | None, dtype: str
+) -> tuple[Tensor, Tensor, Tensor, Cache]:
+    """Writes new tokens, and reads all slots.
+
+    Args:
+        cache: a dense cache.
+        key: keys of the new tokens `(B, T, K, key_dim)`.
+        value: their values `(B, T, K, value_dim)`.
+        cache_index: int32 `(B,)` or scalar, the slot of the first new token; None for 0.
+        key_mask: boolean `(B, L)`, or None.
+        dtype: of the keys and values that are returned.
+
+    Returns:
+        `(keys, values, slots, cache)`: `(B, L, K, key_dim)`, `(B, L, K, value_dim)`, int32 `(L,)` and the next cache.
+
+    Raises:
+        ValueError: the mask does not cover the slots.
+    """
+    check_key_mask(cache, key_mask)
+    cache = update_dense_cache(cache, key, value, cache_index)
+    key, value = read_dense_cache(cache, dtype)
+    return key, value, ops.arange(ops.shape(key)[1], dtype="int32"), cache
+
+
 def cache_length(cache: Cache) -> int | None:
     """Returns the number of slots L, or None if it is dynamic."""
     return next(iter(cache.values())).shape[2]

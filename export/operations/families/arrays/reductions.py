@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_float, is_int64, is_small
+from keras_transformer.export.operations.conditions import is_float, is_int64, is_of_known_axis, is_small
 from keras_transformer.export.operations.families.arrays.scans import running_product
 from keras_transformer.export.operations.operation import (
     NAN,
@@ -88,8 +88,7 @@ def product_of_integers(x: Tensor, axes: Tensor, *, keep_dims: bool) -> Tensor:
 
 
 def _is_large_product(node: Node) -> bool:
-    is_known = node.value(1) is not None and node.part.spec(node.inputs[0]).shape.rank is not None
-    return is_known and node.dtype() in (tf.int32, tf.int64) and not is_small(node.producer(0))
+    return is_of_known_axis(node) and node.dtype() in (tf.int32, tf.int64) and not is_small(node.producer(0))
 
 
 def _is_large_int32(node: Node) -> bool:

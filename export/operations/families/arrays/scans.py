@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_of_known_axis
 from keras_transformer.export.operations.operation import Attributes, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
@@ -64,17 +64,13 @@ def _scanned(
     return tf.reverse(x, [axis]) if reverse else x
 
 
-def _is_of_known_axis(node: Node) -> bool:
-    return node.value(1) is not None and node.part.spec(node.inputs[0]).shape.rank is not None
-
-
 def _length(attributes: Attributes, inputs: Sequence[tf.Tensor], result: Tensor) -> float:
     return inputs[0].shape[int(inputs[1])]
 
 
 _OPTIONS = ("exclusive", "reverse")
-_PRODUCT = Decomposed(running_product, _OPTIONS, _is_of_known_axis)
-_LOGSUMEXP = Decomposed(running_logsumexp, _OPTIONS, _is_of_known_axis)
+_PRODUCT = Decomposed(running_product, _OPTIONS, is_of_known_axis)
+_LOGSUMEXP = Decomposed(running_logsumexp, _OPTIONS, is_of_known_axis)
 
 OPERATIONS = (
     Operation("Cumprod", in_both(_PRODUCT), rounds=True, sum_length=_length),

@@ -32,17 +32,8 @@ _MOST = float(np.finfo("float32").max)
 # What LiteRT clips to finite numbers, with the activation that may be part of it.
 _CLIPPED = (
     *("Add", "AddV2", "AvgPool", "BatchMatMulV2", "BiasAdd", "Conv2D", "Conv2DBackpropInput", "Conv3D"),
-    *(
-        "Conv3DBackpropInputV2",
-        "DepthwiseConv2dNative",
-        "Div",
-        "Einsum",
-        "FusedBatchNormV3",
-        "MatMul",
-        "MaxPool",
-        "Mul",
-    ),
-    *("RealDiv", "Sub"),
+    *("Conv3DBackpropInputV2", "DepthwiseConv2dNative", "Div", "Einsum", "FusedBatchNormV3", "MatMul"),
+    *("MaxPool", "Mul", "RealDiv", "Sub"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras import ops
 
-from keras_transformer.attention.cache.dense import check_key_mask, read_dense_cache, token_slots, update_dense_cache
+from keras_transformer.attention.cache.dense import extend_dense_cache, token_slots
 from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.utils.types import Cache, Tensor
@@ -50,10 +50,7 @@ class MaskedPattern(SoftmaxBasedMechanism):
         training: bool | None = None,
         **options: Any,
     ) -> tuple[Tensor, Cache]:
-        check_key_mask(cache, visibility.key_mask)
-        cache = update_dense_cache(cache, key, value, cache_index)
-        key, value = read_dense_cache(cache, query.dtype)
-        slots = ops.arange(ops.shape(key)[1], dtype="int32")
+        key, value, slots, cache = extend_dense_cache(cache, key, value, cache_index, visibility.key_mask, query.dtype)
         visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
         if query.shape[1] is not None and query.shape[1] <= self.max_dense_queries:
             query_slots = token_slots(cache_index, query.shape[1])
