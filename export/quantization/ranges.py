@@ -17,6 +17,8 @@ _CLIPPED = 1e-5
 _SHARES = np.linspace(0.05, 1.0, 96)
 # The probability of a value in a bin where the integers tell of none.
 _NEVER = 1e-9
+# What rounding makes of moments and extremes of the same numbers, as a share of their size.
+_SAME = 1e-4
 # By what share the scale of a file may differ from that of the range.
 _CLOSE = 1e-4
 
@@ -38,6 +40,7 @@ class RangeObserver:
         self._limit = 0.0
         self._least, self._largest = 0.0, 0.0
         self._sums, self._batches = np.zeros(2), 0
+        self._moments = np.zeros(3)
 
     def add(self, array: np.ndarray) -> None:
         """Adds the values of a batch; infinite ones do not count."""
@@ -45,6 +48,7 @@ class RangeObserver:
         values = values[np.isfinite(values)]
         if values.size == 0:
             return
+        self._moments += values.size, values.sum(), np.square(values).sum()
         ends = min(0.0, float(values.min())), max(0.0, float(values.max()))
         self._sums, self._batches = self._sums + ends, self._batches + 1
         self._least, self._largest = min(self._least, ends[0]), max(self._largest, ends[1])
@@ -61,6 +65,16 @@ class RangeObserver:
             self._counts = np.zeros_like(self._counts)
             self._counts[quarter:-quarter] = pairs
             self._limit *= 2
+
+    def has_values_of(self, other: RangeObserver) -> bool:
+        """Whether both have seen the same numbers, in any order and up to rounding."""
+        (count, *ours), (others, *theirs) = self._moments, other._moments
+        if count != others or not count:
+            return False
+        size = np.sqrt(max(ours[1], theirs[1]) / count) or 1.0
+        moments = np.subtract(ours, theirs) / count / (size, size**2)
+        ends = np.subtract((self._least, self._largest), (other._least, other._largest)) / size
+        return bool((np.abs(moments) < _SAME).all() and (np.abs(ends) < _SAME).all())
 
     def range(self, method: str, bits: int = 8) -> tuple[float, float]:
         """The least and the largest number that integers have to represent; 0 is among them.
