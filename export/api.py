@@ -13,7 +13,7 @@ from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS
 from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization.kept import check_models
-from keras_transformer.export.quantization.learned_ranges import trained_with_integers
+from keras_transformer.export.quantization.learned_ranges import is_trained_with_integers, ordinary_model
 from keras_transformer.export.quantization.precisions import Mode, Modes
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.reporting.progress import Progress
@@ -132,7 +132,8 @@ def export(
     """
     require_keras("export")
     check_is_layer(model)
-    model, quantize = trained_with_integers(model, quantize)
+    if is_trained_with_integers(model):
+        model, quantize = ordinary_model(model, quantize)
     form, options = _functional(model, options)
     request = request_of(form, directory, formats, quantize, tokenizer, probes, options)
     if not _is_on_tensorflow():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.calibrated import FullInt8
 from keras_transformer.export.quantization.precisions import Mode, Modes, parsed
-from keras_transformer.export.quantization.ranges import RangeObserver
+from keras_transformer.export.quantization.ranges import SAME, RangeObserver
 from keras_transformer.export.remedies import Remedy
 
 if TYPE_CHECKING:
@@ -55,15 +55,17 @@ class LearnedRanges:
         Raises:
             QuantizationError: the model has no ranges, since it was not trained.
         """
+        from keras_transformer.export.spec.functional import check_model
         from keras_transformer.export.spec.names import output_names
         from keras_transformer.export.spec.origin import outputs_of
         from keras_transformer.training.compression.integers.model import as_ordinary, observed, quantizers_in
 
-        ends = {id(each): each.range() for each in quantizers_in(model)}
-        if None in ends.values():
+        every = quantizers_in(model)
+        ends = {id(each): known for each in every if (known := each.range()) is not None}
+        if len(ends) < len(every):
             raise QuantizationError(f"{model.name!r} was not trained: it has no ranges of activations", Remedy.TRAINED)
         with as_ordinary(model):
-            names = output_names(model)
+            names = output_names(check_model(model))
         found: dict[tuple[int, int], tuple[RangeObserver, tuple[float, float]]] = {}
         calls: dict[int, int] = {}
 
@@ -83,8 +85,16 @@ class LearnedRanges:
         return cls(list(found.values()), [computed(batch) for batch in batches], floats)
 
     def range_of(self, observer: RangeObserver) -> tuple[float, float] | None:
-        """The range that was learned of a tensor with the numbers that an observer has seen; None if there is none."""
-        return next((ends for known, ends in self.ranges if known.has_values_of(observer)), None)
+        """The range that was learned of a tensor with the numbers that an observer has seen; None if there is none.
+
+        Files may have the numbers times a factor, such as that of queries, which is folded into their projection.
+        """
+        factors = ((observer.factor_of(known), ends) for known, ends in self.ranges)
+        found = [(factor, ends) for factor, ends in factors if factor is not None]
+        if not found:
+            return None
+        factor, (least, largest) = min(found, key=lambda each: abs(each[0] - 1))
+        return (least, largest) if abs(factor - 1) < SAME else (factor * least, factor * largest)
 
     def expected(self, number: int, floats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """What files compute of a batch, where the float file is that of the model.
@@ -118,28 +128,37 @@ def range_of(
     return observer.range(method, bits) if found is None else found
 
 
-def trained_with_integers(
-    model: keras.layers.Layer, quantize: Mode | Modes | None
-) -> tuple[keras.layers.Layer, Mode | Modes | None]:
-    """The ordinary model of one that trained with integers, and the modes of its files; other models as they are.
+def is_trained_with_integers(model: object) -> TypeGuard[keras.Model]:
+    """Whether a model is one of `quantization_aware(model, "full_int8")`."""
+    from keras_transformer.training.compression.integers.model import IntegerAware
+
+    return isinstance(model, IntegerAware)
+
+
+def ordinary_model(model: keras.Model, quantize: Mode | Modes | None) -> tuple[keras.Model, Mode | Modes]:
+    """The ordinary model of one that trained with integers, and the modes of its files, which know the trained one.
 
     Args:
         model: the model that `export` was given.
         quantize: its precisions.
 
     Raises:
-        QuantizationError: a precision is another one than `FullInt8` with activations of 8 bits.
+        QuantizationError: a precision is another one than `FullInt8` with activations of 8 bits, or Keras runs on another
+            backend than TensorFlow.
     """
-    from keras_transformer.training.compression.aware_model import learned_model
-    from keras_transformer.training.compression.integers.model import IntegerAware
+    import keras
 
-    if not isinstance(model, IntegerAware):
-        return model, quantize
-    modes = list(_with_model(model, quantize if isinstance(quantize, (list, tuple)) else [quantize]))
+    from keras_transformer.training.compression.aware_model import learned_model
+
+    if keras.backend.backend() != "tensorflow":
+        raise QuantizationError(
+            f"{model.name!r} trained with integers: save it, and export it with Keras on TensorFlow"
+        )
+    modes: list[Mode] = list(_with_model(model, quantize if isinstance(quantize, (list, tuple)) else [quantize]))
     return learned_model(model), modes if isinstance(quantize, (list, tuple)) else modes[0]
 
 
-def _with_model(model: keras.Model, modes: Modes | Sequence[None]) -> Iterator[FullInt8]:
+def _with_model(model: keras.Model, modes: Sequence[Mode | None]) -> Iterator[FullInt8]:
     for mode in modes:
         quantization = parsed(mode)
         if not isinstance(quantization, FullInt8) or quantization.activation_bits != 8:

@@ -17,8 +17,8 @@ _CLIPPED = 1e-5
 _SHARES = np.linspace(0.05, 1.0, 96)
 # The probability of a value in a bin where the integers tell of none.
 _NEVER = 1e-9
-# What rounding makes of moments and extremes of the same numbers, as a share of their size.
-_SAME = 1e-4
+# What rounding makes of means and extremes of the same numbers, as a share of their size.
+SAME = 1e-4
 # By what share the scale of a file may differ from that of the range.
 _CLOSE = 1e-4
 
@@ -66,15 +66,27 @@ class RangeObserver:
             self._counts[quarter:-quarter] = pairs
             self._limit *= 2
 
-    def has_values_of(self, other: RangeObserver) -> bool:
-        """Whether both have seen the same numbers, in any order and up to rounding."""
-        (count, *ours), (others, *theirs) = self._moments, other._moments
-        if count != others or not count:
-            return False
-        size = np.sqrt(max(ours[1], theirs[1]) / count) or 1.0
-        moments = np.subtract(ours, theirs) / count / (size, size**2)
-        ends = np.subtract((self._least, self._largest), (other._least, other._largest)) / size
-        return bool((np.abs(moments) < _SAME).all() and (np.abs(ends) < _SAME).all())
+    def factor_of(self, other: RangeObserver) -> float | None:
+        """The positive factor by which the numbers that another one has seen are these, in any order and up to rounding.
+
+        Example:
+
+        >>> ours, theirs = RangeObserver(), RangeObserver()
+        >>> ours.add(np.array([1.0, -2.0, 3.0])), theirs.add(np.array([-4.0, 6.0, 2.0]))
+        (None, None)
+        >>> ours.factor_of(theirs)
+        0.5
+        """
+        count, size, shape = self._shape()
+        others, others_size, others_shape = other._shape()
+        is_same = count == others and size > 0 and others_size > 0 and bool((abs(shape - others_shape) < SAME).all())
+        return size / others_size if is_same else None
+
+    def _shape(self) -> tuple[int, float, np.ndarray]:
+        """How many numbers there are, the root of their mean square, and their mean and extremes as shares of it."""
+        count, total, squares = self._moments
+        size = float(np.sqrt(squares / max(count, 1)))
+        return int(count), size, np.array([total / max(count, 1), self._least, self._largest]) / (size or 1.0)
 
     def range(self, method: str, bits: int = 8) -> tuple[float, float]:
         """The least and the largest number that integers have to represent; 0 is among them.

@@ -741,7 +741,8 @@ def learned_ranges(out):
 
 @case(Remedy.TRAINED)
 def trained_ranges(out):
-    aware = training.quantization_aware(dense(), "full_int8")
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+    aware = training.quantization_aware(model, "full_int8")
     with refused("QuantizationError", Remedy.TRAINED, "aware.fit(x, y)"):
         go(aware, out, "tflite", quantize=FullInt8(np.eye(4)))
     aware.compile("sgd", "mse")

@@ -114,8 +114,8 @@ def rounded_by_channel(weight: Tensor, channels: Sequence[int]) -> Tensor:
 
     Example:
 
-    >>> rounded_by_channel(ops.array([[1.27, 2.54], [0.634, -0.022]]), [1]).numpy().round(3).tolist()
-    [[1.27, 2.54], [0.63, -0.02]]
+    >>> rounded_by_channel(ops.array([[0.9921875, 1.984375], [0.3, -0.02]]), [1]).numpy().tolist()
+    [[0.9921875, 1.984375], [0.296875, -0.015625]]
     """
     rank = len(weight.shape)
     kept = {axis % rank for axis in channels}

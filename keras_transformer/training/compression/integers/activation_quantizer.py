@@ -35,8 +35,8 @@ class ActivationQuantizer(keras.layers.Layer):
     Example:
 
     >>> quantizer = ActivationQuantizer("straight_through")
-    >>> quantizer(ops.array([[-0.5, 0.3, 2.05]])).numpy().round(3).tolist()
-    [[-0.5, 0.3, 2.05]]
+    >>> quantizer(ops.array([[-0.984375, 0.26, 3.0]])).numpy().tolist()
+    [[-0.984375, 0.265625, 3.0]]
 
     Reference: Jacob et al., arXiv 1712.05877, section 3.1 (moving averages); Esser et al., arXiv 1902.08153, and Bhalgat et
     al., arXiv 2004.09576, equations 3 and 4 (gradients of scale and offset). Deviations: the two ends are trained, as

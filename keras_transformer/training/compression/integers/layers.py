@@ -91,12 +91,14 @@ def _integer_class(plain: type[keras.layers.Layer]) -> type[keras.layers.Layer]:
 
 
 def _rounded_weight(name: str) -> property:
-    def rounded(layer: keras.layers.Layer) -> Tensor:
-        with keras_private.autocast_scope(None):
-            weight = ops.cast(ops.convert_to_tensor(keras_private.weight(layer, name)), "float32")
-        return ops.cast(rounded_by_channel(weight, _channels_of(layer)[name]), layer.compute_dtype)
+    return property(lambda layer: ops.cast(_rounded(layer, name), layer.compute_dtype))
 
-    return property(rounded)
+
+def _rounded(layer: keras.layers.Layer, name: str) -> Tensor:
+    """A rounded weight, float32."""
+    with keras_private.autocast_scope(None):
+        weight = ops.cast(ops.convert_to_tensor(keras_private.weight(layer, name)), "float32")
+    return rounded_by_channel(weight, _channels_of(layer)[name])
 
 
 def _activation(layer: keras.layers.Layer) -> Callable[[Tensor], Tensor] | None:
@@ -161,8 +163,8 @@ def has_weights(layer: keras.layers.Layer) -> bool:
 
 
 def rounded_weights(layer: keras.layers.Layer) -> dict[int, Tensor]:
-    """The rounded weights of an integer layer, by the ids of the variables."""
-    return {id(keras_private.weight(layer, name)): getattr(layer, name) for name in _channels_of(layer)}
+    """The rounded weights of an integer layer, float32, by the ids of the variables."""
+    return {id(keras_private.weight(layer, name)): _rounded(layer, name) for name in _channels_of(layer)}
 
 
 def quantizers_of(layer: keras.layers.Layer) -> list[ActivationQuantizer]:
@@ -170,7 +172,7 @@ def quantizers_of(layer: keras.layers.Layer) -> list[ActivationQuantizer]:
     return [each for each in keras_private.direct_layers(layer) if isinstance(each, ActivationQuantizer)]
 
 
-def is_float_tensor(x: object) -> bool:
+def is_float_tensor(x: Any) -> bool:
     """Whether an argument is a tensor of floats."""
     return ops.is_tensor(x) and keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype))
 

@@ -143,8 +143,8 @@ def observed(model: keras.Model, observe: Callable[[ActivationQuantizer, Tensor]
     quantizers = quantizers_in(model)
     try:
         for each in quantizers:
-            vars(each)["observe"] = observe
+            each.observe = observe
         yield
     finally:
         for each in quantizers:
-            del vars(each)["observe"]
+            each.observe = None

@@ -142,6 +142,8 @@ def _is_fused(layer: keras.layers.Layer, follower: keras.layers.Layer | None) ->
 
 
 def _is_rectifier(layer: keras.layers.Layer | None) -> bool:
+    if layer is None:
+        return False
     if isinstance(layer, layers.ReLU):
         return layer.max_value in (None, 6) and layer.negative_slope == 0 and layer.threshold == 0
     return isinstance(layer, layers.Activation) and layer.activation in RECTIFIERS
