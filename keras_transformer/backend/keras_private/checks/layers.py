@@ -48,7 +48,7 @@ def _explicit_scores() -> None:
     x = ops.ones((1, 3, 4))
     for plain in (keras.layers.MultiHeadAttention(2, 2), keras.layers.GroupQueryAttention(2, 2, 1)):
         expected, (_, scores) = plain(x, x), plain(x, x, return_attention_scores=True)
-        seen: list[object] = []
+        seen: list[np.ndarray] = []
         plain.__class__ = type("Explicit", (private.ExplicitScores, type(plain)), {})
 
         def wrap(layer, call, seen=seen):
