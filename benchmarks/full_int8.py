@@ -2,11 +2,13 @@
 
     python benchmarks/full_int8.py --data-dir cifar10
     python benchmarks/full_int8.py --digits-dir DIR --networks LSTM GRU    # DIR/recordings.zip of spoken digits
+    python benchmarks/full_int8.py --data-dir cifar10 --networks "depthwise CNN" --ranges mse --train
     python benchmarks/full_int8.py --tiny    # smoke test: random data, one step of training
 
 The networks are trained here for some minutes on CIFAR-10, those of recurrent layers on the Free Spoken Digit Dataset. All
 files are calibrated on the same examples. Accuracy is in percent over the test examples; time is that of one, the median of
-`--rounds`. TensorFlow's converter does not take recurrent layers of Keras 3 with a dynamic batch.
+`--rounds`. With `--train`, "trained" is the model after further epochs with its integers, and "float32, trained" after as
+many without. TensorFlow's converter does not take recurrent layers of Keras 3 with a dynamic batch.
 """
 
 import os
@@ -26,9 +28,12 @@ import tensorflow as tf
 from keras import layers
 from measure import Table, arguments, milliseconds, ratio, take_turns, timed, versions
 
+from keras_transformer import training
 from keras_transformer.export import FullInt8, QuantizationError, export
 
 CALIBRATION, ROWS = 128, 200
+# Of `--train`.
+FURTHER_RATE, FURTHER_EPOCHS = 5e-4, 2
 RANGES = ("mse", "minmax", "percentile", "entropy", "moving_average")
 # Steps and bands of a spectrogram of a spoken digit, and the samples of a window.
 STEPS, BANDS, WINDOW = 48, 32, 200
@@ -42,6 +47,26 @@ def small_cnn():
     units = [*unit(32), *unit(32, 2), *unit(64), *unit(64, 2), *unit(128, 2)]
     head = [layers.GlobalAveragePooling2D(), layers.Dense(64, "relu"), layers.Dense(10, name="logits")]
     return keras.Sequential([keras.Input((32, 32, 3), name="images"), layers.Rescaling(1 / 127.5, -1), *units, *head])
+
+
+def depthwise_cnn():
+    """Separable convolutions with few numbers for each scale, and norms whose factors differ by channel."""
+
+    def unit(width, strides=1):
+        layer = layers.Conv2D(width, 1, use_bias=False)
+        depthwise = layers.DepthwiseConv2D(3, strides, padding="same", use_bias=False)
+        norms = [layers.BatchNormalization(momentum=0.9) for _ in range(2)]
+        return [depthwise, norms[0], layers.ReLU(6), layer, norms[1], layers.ReLU(6)]
+
+    first = [
+        layers.Conv2D(16, 3, padding="same", use_bias=False),
+        layers.BatchNormalization(momentum=0.9),
+        layers.ReLU(6),
+    ]
+    units = [*unit(32, 2), *unit(64), *unit(64, 2), *unit(128), *unit(128, 2), *unit(128)]
+    head = [layers.GlobalAveragePooling2D(), layers.Dense(10, name="logits")]
+    image = [keras.Input((32, 32, 3), name="images"), layers.Rescaling(1 / 127.5, -1)]
+    return keras.Sequential([*image, *first, *units, *head])
 
 
 def mobilenet_v2():
@@ -58,7 +83,7 @@ def bidirectional():
     return layers.Bidirectional(layers.LSTM(32))
 
 
-OF_IMAGES = {"small CNN": (small_cnn, 4), "MobileNetV2 0.35": (mobilenet_v2, 3)}
+OF_IMAGES = {"small CNN": (small_cnn, 4), "depthwise CNN": (depthwise_cnn, 6), "MobileNetV2 0.35": (mobilenet_v2, 3)}
 OF_SOUNDS = {"LSTM": lambda: layers.LSTM(64), "GRU": lambda: layers.GRU(64), "bidirectional LSTM": bidirectional}
 NETWORKS = (*OF_IMAGES, *OF_SOUNDS)
 
@@ -74,12 +99,26 @@ def built(network):
 
 def trained(network, data, options):
     keras.utils.set_random_seed(0)
-    (model, epochs), (images, labels) = built(network), data
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(2e-3), loss, metrics=["accuracy"])
-    count = 64 if options.tiny else len(images)
-    model.fit(images[:count], labels[:count], batch_size=64, epochs=1 if options.tiny else epochs, verbose=0)
+    model, epochs = built(network)
+    return fitted(model, data, 2e-3, epochs, options)
+
+
+def fitted(model, data, learning_rate, epochs, options):
+    loss, (images, labels) = keras.losses.SparseCategoricalCrossentropy(from_logits=True), data
+    count, epochs = (64, 1) if options.tiny else (len(images), epochs)
+    steps = epochs * -(-count // 64)
+    schedule = keras.optimizers.schedules.CosineDecay(learning_rate, steps, alpha=0.05)
+    model.compile(keras.optimizers.Adam(schedule), loss, metrics=["accuracy"])
+    model.fit(images[:count], labels[:count], batch_size=64, epochs=epochs, verbose=0)
     return model
+
+
+def trained_on(model, data, options):
+    """The model after further epochs with its integers, and after as many in float."""
+    twin = keras.models.clone_model(model)
+    twin.set_weights(model.get_weights())
+    aware = training.quantization_aware(model, "full_int8")
+    return [fitted(each, data, FURTHER_RATE, FURTHER_EPOCHS, options) for each in (aware, twin)]
 
 
 def data_of(network, options):
@@ -176,17 +215,18 @@ def accuracy(run, test):
     return round(100 * float(np.mean(np.concatenate(found) == labels)), 2)
 
 
-def files_of(model, calibration, folder):
-    """The float files, ours of every way to find ranges and of 16 bits, and those of the peers, by format and label."""
+def files_of(model, further, calibration, folder, options):
+    """The float files, ours of all modes, and those of the peers, by format and label."""
     export(model, folder / "float", ["tflite", "onnx"], progress=False)
     found = {format: {"float32": folder / "float" / f"model.{format}"} for format in ("tflite", "onnx")}
-    modes = {method: FullInt8(calibration, ranges=method) for method in RANGES}
-    modes["16 bits"] = FullInt8(calibration, activation_bits=16)
-    for label, mode in modes.items():
+    modes = {method: (model, FullInt8(calibration, ranges=method)) for method in options.ranges}
+    modes["16 bits"] = model, FullInt8(calibration, activation_bits=16)
+    modes |= {"trained": (further[0], FullInt8(calibration))} if further else {}
+    for label, (exported, mode) in modes.items():
         for format, files in found.items():
             path = folder / label / format
             try:
-                export(model, path, [format], quantize=mode, progress=False)
+                export(exported, path, [format], quantize=mode, progress=False)
             except QuantizationError as error:
                 print(f"{format}, {label}: {error}", flush=True)
             else:
@@ -200,8 +240,12 @@ def files_of(model, calibration, folder):
 def measure(table, options, network):
     train, test = data_of(network, options)
     model = trained(network, train, options)
+    further = trained_on(model, train, options) if options.train else []
+    if further:
+        score = accuracy(lambda rows: np.asarray(further[1](rows)), test)
+        table.add(network=network, format="keras", file="float32, trained", accuracy=score)
     with tempfile.TemporaryDirectory() as name:
-        for format, files in files_of(model, train[0][:CALIBRATION], pathlib.Path(name)).items():
+        for format, files in files_of(model, further, train[0][:CALIBRATION], pathlib.Path(name), options).items():
             runs = {label: runner(path, options.threads) for label, path in files.items()}
             rivals = {label: timed(lambda run=run: run(test[0][:1]), 10) for label, run in runs.items()}
             turns = take_turns(rivals, options.rounds)
@@ -219,6 +263,8 @@ def main():
     parser.add_argument("--data-dir", type=pathlib.Path)
     parser.add_argument("--digits-dir", type=pathlib.Path)
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(OF_IMAGES))
+    parser.add_argument("--ranges", nargs="+", choices=RANGES, default=list(RANGES))
+    parser.add_argument("--train", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     wanted = {"data_dir": set(OF_IMAGES), "digits_dir": set(OF_SOUNDS)}

@@ -15,6 +15,7 @@ import numpy as np
 
 from keras_transformer.export.errors import ConversionError, QuantizationError
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
+from keras_transformer.export.quantization.learned_ranges import LearnedRanges, range_of
 from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver, check_step
 from keras_transformer.export.remedies import Remedy
@@ -62,7 +63,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     content, quantization = path.read_bytes(), spec.quantization
     bits = quantization.activation_bits
     batches, method = batches_of(quantization), quantization.ranges
-    ranges = tensor_ranges(content, batches, method, bits)
+    ranges = tensor_ranges(content, batches, method, bits, quantization.learned)
     before = read(content)
     in_loops = loops.weights_of_steps(before, _kept_weights(before, quantization, spec.variables))
     is_static = bits == 16 or spec.target is not None
@@ -122,7 +123,13 @@ def in_integers(
             raise ConversionError(TFLITE, f"TensorFlow's quantizer fails: {one_line(error)}", log()) from error
 
 
-def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "mse", bits: int = 8) -> Ranges:
+def tensor_ranges(
+    content: bytes,
+    calibration: Sequence[Batch],
+    method: str = "mse",
+    bits: int = 8,
+    learned: LearnedRanges | None = None,
+) -> Ranges:
     """The ranges of all float tensors that a file computes, on calibration data.
 
     Args:
@@ -130,6 +137,7 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
         calibration: list of dicts of arrays by input name.
         method: one of `quantization.ranges.RANGES`.
         bits: of the activations.
+        learned: `LearnedRanges` of some tensors, or None.
 
     Returns:
         The ranges. The bodies of loops have none: errors of a state in 8 bits would add up over the steps.
@@ -148,7 +156,7 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
                 observers.setdefault((number, index), RangeObserver()).add(values)
     if names:
         raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
-    found = {key: observer.range(method, bits) for key, observer in observers.items()}
+    found = {key: range_of(observer, method, bits, learned) for key, observer in observers.items()}
     ranges = {key: _quantizable(*ends) for key, ends in found.items()}
     _join_states(model, ranges)
     return ranges
