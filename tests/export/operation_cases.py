@@ -493,6 +493,9 @@ def _step(carry, x):
     return carry / 2 + x, tf.tanh(carry)
 
 
+case("ReverseV2", lambda x: tf.reverse(x, [0, -1]), MATRICES)
+
+
 def _backward(s, x):
     return list(keras.ops.scan(_step, s, x, reverse=True))
 
