@@ -52,6 +52,8 @@ def carried_bias(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explai
 def _names_of_carried(values: np.ndarray, model: ModelWeights) -> set[str] | None:
     """What a kernel, a former bias and a bias follow from that give some values."""
     nothing: tuple[set[str], np.ndarray] = set(), np.zeros_like(values)
+    biases = [nothing, *model.vectors(values.size)]
+    added = np.stack([bias for _, bias in biases]).astype("float64")
     for name, length in _kernels(values.size, model):
         formers = model.vectors(length)
         if not formers:
@@ -60,9 +62,9 @@ def _names_of_carried(values: np.ndarray, model: ModelWeights) -> set[str] | Non
         stacked = np.stack([vector for _, vector in formers]).astype("float64")
         products = zip(formers, stacked @ kernel, np.abs(stacked) @ np.abs(kernel), strict=True)
         for (former, _), carried, size in products:
-            for names, bias in (nothing, *model.vectors(values.size)):
-                if _is_multiple(values, carried + bias, size + np.abs(bias), model):
-                    return {name} | former | names
+            found = np.flatnonzero(_are_multiples(values, carried + added, size + np.abs(added), model))
+            if len(found):
+                return {name} | former | biases[found[0]][0]
     return None
 
 
@@ -74,11 +76,14 @@ def _kernels(width: int, model: ModelWeights) -> Iterator[tuple[str, int]]:
                 yield name, length
 
 
-def _is_multiple(values: np.ndarray, array: np.ndarray, size: np.ndarray, model: ModelWeights) -> bool:
-    """Whether values are an array, or a multiple by a number of the model, up to the rounding of sums of a size."""
-    peak = np.abs(array).argmax()
-    factor = float(values[peak] / array[peak]) if array[peak] else 0.0
-    near = np.array([1.0, *model.scalars])
-    near = near[np.argmin(np.abs(near - factor))]
-    is_known = abs(factor - near) * abs(array[peak]) <= _ROUNDING * size[peak] * abs(near)
-    return bool(is_known and (np.abs(values - near * array) <= _ROUNDING * size * abs(near)).all())
+def _are_multiples(values: np.ndarray, rows: np.ndarray, sizes: np.ndarray, model: ModelWeights) -> np.ndarray:
+    """Whether values are a row, or a multiple by a number of the model, up to the rounding of sums of a size, for each row."""
+    numbers = np.arange(len(rows))
+    peaks = np.abs(rows).argmax(axis=1)
+    tops = rows[numbers, peaks]
+    factors = np.divide(values[peaks], tops, out=np.zeros_like(tops), where=tops != 0)
+    known = np.array([1.0, *model.scalars])
+    near = known[np.abs(known - factors[:, None]).argmin(axis=1)]
+    is_known = np.abs(factors - near) * np.abs(tops) <= _ROUNDING * sizes[numbers, peaks] * np.abs(near)
+    near = near[:, None]
+    return is_known & (np.abs(values - near * rows) <= _ROUNDING * sizes * np.abs(near)).all(axis=1)
