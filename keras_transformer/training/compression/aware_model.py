@@ -96,7 +96,8 @@ def quantization_aware(
     ['wide/kernel']
 
     Reference: Esser et al., Learned Step Size Quantization, arXiv 1902.08153; for "scales_only" Kim et al.,
-    Memory-Efficient Fine-Tuning of Compressed Large Language Models, arXiv 2305.14152. Deviations: a step for each row or
+    Memory-Efficient Fine-Tuning of Compressed Large Language Models, arXiv 2305.14152; for "full_int8" Jacob et al., arXiv
+    1712.05877, section 3, without folding norms in training, which would change no integer. Deviations: a step for each row or
     block, not for each layer; in training too, steps have the precision of files, with a straight-through gradient; initial
     steps other than "mean"; activations have dynamic or averaged ranges, which are not learned.
     """

@@ -304,6 +304,8 @@ def test_mixed_precision_rounds_in_float32():
     finally:
         keras.config.set_dtype_policy(policy)
     aware = trained(training.quantization_aware(model, "full_int8"))
+    assert rounded(aware) == rounded(training.quantization_aware(network(), "full_int8"))
+    assert {each.compute_dtype for each in integer_layers(aware)} == {"bfloat16"}
     layer = aware.get_layer("first")
     kernel = by_channel(weight(layer, "kernel").numpy(), (0, 1, 2))
     assert keras.backend.standardize_dtype(layer.kernel.dtype) == "bfloat16"
