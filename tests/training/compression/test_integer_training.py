@@ -340,6 +340,12 @@ def test_a_layer_of_another_package_is_left_alone_and_named():
     }
 
 
+def quantized_by_keras():
+    model = network()
+    model.quantize("int8")
+    return model
+
+
 def test_errors():
     model = network()
     aware = training.quantization_aware(model, "full_int8")
@@ -356,6 +362,7 @@ def test_errors():
             lambda: training.quantization_aware(training.add_lora(network(), rank=1, layers="logits"), "full_int8"),
             "has an adapter",
         ),
+        (lambda: training.quantization_aware(quantized_by_keras(), "full_int8"), "is quantized by Keras"),
         (
             lambda: training.quantization_aware(
                 keras.Sequential([keras.Input((2,), dtype="int32"), layers.Flatten()]), "full_int8"
