@@ -108,7 +108,8 @@ def fitted(model, data, learning_rate, epochs, options):
     count, epochs = (64, 1) if options.tiny else (len(images), epochs)
     steps = epochs * -(-count // 64)
     schedule = keras.optimizers.schedules.CosineDecay(learning_rate, steps, alpha=0.05)
-    model.compile(keras.optimizers.Adam(schedule), loss, metrics=["accuracy"])
+    # XLA's convolutions are slower on CPUs.
+    model.compile(keras.optimizers.Adam(schedule), loss, metrics=["accuracy"], jit_compile=False)
     model.fit(images[:count], labels[:count], batch_size=64, epochs=epochs, verbose=0)
     return model
 

@@ -136,7 +136,7 @@ def is_trained_with_integers(model: object) -> TypeGuard[keras.Model]:
 
 
 def ordinary_model(model: keras.Model, quantize: Mode | Modes | None) -> tuple[keras.Model, Mode | Modes]:
-    """The ordinary model of one that trained with integers, and the modes of its files, which know the trained one.
+    """The ordinary model of one that trained with integers, and the modes of its files, which know that one in float32.
 
     Args:
         model: the model that `export` was given.
@@ -148,14 +148,16 @@ def ordinary_model(model: keras.Model, quantize: Mode | Modes | None) -> tuple[k
     """
     import keras
 
+    from keras_transformer.export.spec.float32 import float32_twin
     from keras_transformer.training.compression.aware_model import learned_model
 
     if keras.backend.backend() != "tensorflow":
         raise QuantizationError(
             f"{model.name!r} trained with integers: save it, and export it with Keras on TensorFlow"
         )
-    modes: list[Mode] = list(_with_model(model, quantize if isinstance(quantize, (list, tuple)) else [quantize]))
-    return learned_model(model), modes if isinstance(quantize, (list, tuple)) else modes[0]
+    trained = float32_twin(model)
+    modes: list[Mode] = list(_with_model(trained, quantize if isinstance(quantize, (list, tuple)) else [quantize]))
+    return learned_model(trained), modes if isinstance(quantize, (list, tuple)) else modes[0]
 
 
 def _with_model(model: keras.Model, modes: Sequence[Mode | None]) -> Iterator[FullInt8]:

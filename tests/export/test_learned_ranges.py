@@ -21,8 +21,9 @@ def observer_of(*batches):
     return observer
 
 
-def aware_model():
-    layers = [keras.Input((3,), name="x"), keras.layers.Dense(2, "relu", name="wide"), keras.layers.Dense(2, name="y")]
+def aware_model(dtype="float32"):
+    wide = keras.layers.Dense(2, "relu", name="wide", dtype=dtype)
+    layers = [keras.Input((3,), name="x"), wide, keras.layers.Dense(2, name="y")]
     aware = training.quantization_aware(keras.Sequential(layers, name="network"), "full_int8")
     aware(ROWS, training=True)
     return aware
@@ -75,3 +76,14 @@ def test_the_ordinary_model_and_its_mode():
     for quantize in (None, "int8", [mode, "float32"], dataclasses.replace(mode, activation_bits=16)):
         with pytest.raises(QuantizationError, match="has learned the ranges of 'full_int8', not"):
             ordinary_model(aware, quantize)
+
+
+def test_a_model_in_mixed_precision_is_observed_in_float32():
+    aware = aware_model("mixed_bfloat16")
+    plain, mode = ordinary_model(aware, FullInt8({"x": ROWS}))
+    assert aware.get_layer("wide").compute_dtype == "bfloat16"
+    assert {layer.compute_dtype for layer in (*plain.layers, *mode.trained.layers)} == {"float32"}
+    for ours, theirs in zip(mode.trained.weights, aware.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    learned = LearnedRanges.measure(mode.trained, [{"x": ROWS}])
+    np.testing.assert_allclose(learned.floats[0]["y"], plain(ROWS), atol=1e-6)

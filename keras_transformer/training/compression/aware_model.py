@@ -96,9 +96,10 @@ def quantization_aware(
     ['wide/kernel']
 
     Reference: Esser et al., Learned Step Size Quantization, arXiv 1902.08153; for "scales_only" Kim et al.,
-    Memory-Efficient Fine-Tuning of Compressed Large Language Models, arXiv 2305.14152. Deviations: a step for each row or
-    block, not for each layer; in training too, steps have the precision of files, with a straight-through gradient; initial
-    steps other than "mean"; activations have dynamic or averaged ranges, which are not learned.
+    Memory-Efficient Fine-Tuning of Compressed Large Language Models, arXiv 2305.14152; for "full_int8" Jacob et al., arXiv
+    1712.05877, section 3. Deviations: a step for each row or block, not for each layer; in training too, steps have the
+    precision of files, with a straight-through gradient; initial steps other than "mean"; activations have dynamic or
+    averaged ranges, which only "full_int8" learns; there, norms are not folded in training, which changes no integer.
     """
     if isinstance(schemes, str):
         return _with_integers(model, schemes, activations, step)
@@ -130,9 +131,11 @@ def _with_integers(model: keras.Model, mode: str, activations: int | None, step:
     if activations not in (None, 8):
         raise ValueError(f"activations must be 8 or None. Received: {activations!r}")
     _check(model)
-    adapted = next((each for each in keras_private.flatten_layers(model) if getattr(each, "lora_enabled", False)), None)
-    if adapted is not None:
-        raise WeightQuantizationError(f"{adapted.path!r} has an adapter: call merge_lora first")
+    for layer in keras_private.flatten_layers(model):
+        if getattr(layer, "lora_enabled", False):
+            raise WeightQuantizationError(f"{layer.path!r} has an adapter: call merge_lora first")
+        if getattr(layer, "quantization_mode", None) is not None:
+            raise WeightQuantizationError(f"{layer.path!r} is quantized by Keras: build the model without it")
     return with_integers(_twin(model), step)
 
 

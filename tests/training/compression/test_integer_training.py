@@ -304,6 +304,8 @@ def test_mixed_precision_rounds_in_float32():
     finally:
         keras.config.set_dtype_policy(policy)
     aware = trained(training.quantization_aware(model, "full_int8"))
+    assert rounded(aware) == rounded(training.quantization_aware(network(), "full_int8"))
+    assert {each.compute_dtype for each in integer_layers(aware)} == {"bfloat16"}
     layer = aware.get_layer("first")
     kernel = by_channel(weight(layer, "kernel").numpy(), (0, 1, 2))
     assert keras.backend.standardize_dtype(layer.kernel.dtype) == "bfloat16"
@@ -338,6 +340,12 @@ def test_a_layer_of_another_package_is_left_alone_and_named():
     }
 
 
+def quantized_by_keras():
+    model = network()
+    model.quantize("int8")
+    return model
+
+
 def test_errors():
     model = network()
     aware = training.quantization_aware(model, "full_int8")
@@ -354,6 +362,7 @@ def test_errors():
             lambda: training.quantization_aware(training.add_lora(network(), rank=1, layers="logits"), "full_int8"),
             "has an adapter",
         ),
+        (lambda: training.quantization_aware(quantized_by_keras(), "full_int8"), "is quantized by Keras"),
         (
             lambda: training.quantization_aware(
                 keras.Sequential([keras.Input((2,), dtype="int32"), layers.Flatten()]), "full_int8"

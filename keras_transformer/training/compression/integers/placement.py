@@ -6,9 +6,10 @@ into the weights, not before a rectifier that the operator before it computes, a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -113,15 +114,30 @@ def _traced(model: keras.Model) -> tuple[list[_Call], set[int]]:
         return outputs
 
     inputs = [keras.Input(batch_shape=each.shape, dtype=each.dtype) for each in model.inputs]
-    _Traced(run)(keras_private.pack_inputs(keras_private.functional(model), inputs))
+    with _without_casts(model):
+        _Traced(run)(keras_private.pack_inputs(keras_private.functional(model), inputs))
     return [each for each in calls if each.is_leaf], {id(each) for each in ends}
+
+
+@contextlib.contextmanager
+def _without_casts(model: keras.Model) -> Iterator[None]:
+    """Context in which layers in mixed precision compute in float32: a cast would make another tensor."""
+    every = keras_private.flatten_layers(model)
+    policies = {layer: layer.dtype_policy for layer in every if layer.variable_dtype == "float32"}
+    try:
+        for layer in policies:
+            layer.dtype_policy = "float32"
+        yield
+    finally:
+        for layer, policy in policies.items():
+            layer.dtype_policy = policy
 
 
 class _Traced(layers.Layer):
     """A function as a layer, which a call with symbolic tensors traces on any backend."""
 
     def __init__(self, function: Callable[[Tensors], Tensors]) -> None:
-        super().__init__()
+        super().__init__(dtype="float32")
         self._function = function
 
     def call(self, inputs: Tensors) -> Tensors:
