@@ -77,7 +77,7 @@ def _kernels(width: int, model: ModelWeights) -> Iterator[tuple[str, int]]:
 
 
 def _are_multiples(values: np.ndarray, rows: np.ndarray, sizes: np.ndarray, model: ModelWeights) -> np.ndarray:
-    """Whether values are a row, or a multiple by a number of the model, up to the rounding of sums of a size, for each row."""
+    """For each row whether values are that, or a multiple by a number of the model, up to the rounding of sums of a size."""
     numbers = np.arange(len(rows))
     peaks = np.abs(rows).argmax(axis=1)
     tops = rows[numbers, peaks]
