@@ -47,6 +47,16 @@ def attention():
     return keras.Model(x, layers.Dense(4, "softmax", name="probabilities")(y)), (8, 16)
 
 
+def gated():
+    """Hard swishes, and a gate of the channels by their means."""
+    images = keras.Input((8, 8, 3), name="images")
+    x = layers.Conv2D(8, 3, padding="same", activation="hard_swish", name="wide")(images)
+    gate = layers.GlobalAveragePooling2D(keepdims=True)(x)
+    gate = layers.Conv2D(8, 1, activation="hard_sigmoid", name="gate")(layers.Conv2D(4, 1, activation="relu")(gate))
+    x = layers.Conv2D(8, 1, activation="hard_swish", name="narrow")(layers.Multiply()([x, gate]))
+    return keras.Model(images, layers.Dense(5, name="logits")(layers.GlobalAveragePooling2D()(x))), (8, 8, 3)
+
+
 def recurrent():
     """Loops in TFLite, operators in ONNX, of which the products or the weights are of integers."""
     x = keras.Input((6, 8), name="x")
@@ -75,7 +85,7 @@ def measured_ranges(model, content, batches):
 
 
 ENDS = {8: {"input_type": "int8", "output_type": "uint8"}, 16: {"input_type": "int16", "output_type": "int16"}}
-CASES = {each.__name__: each for each in (convolutions, attention, recurrent)}
+CASES = {each.__name__: each for each in (convolutions, attention, gated, recurrent)}
 
 
 def label(name, format, bits):

@@ -22,13 +22,15 @@ from keras_transformer.export.tflite.weights.weight import Weight, name_by_chann
 from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
 from keras_transformer.export.verification.quantized.weights import compare
 
-CASES = ("convolutions", "attention", "recurrent")
+CASES = ("convolutions", "attention", "gated", "recurrent")
 FORMATS = ("tflite", "onnx")
 CELLS = ("lstm_cell", "gru_cell", "simple_rnn_cell")
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize(("case", "error"), [("convolutions", 0.03), ("attention", 0.06), ("recurrent", 0.1)])
+@pytest.mark.parametrize(
+    ("case", "error"), [("convolutions", 0.03), ("attention", 0.06), ("gated", 0.03), ("recurrent", 0.1)]
+)
 def test_files_compute_nearly_what_keras_computes(full_int8, case, format, error):
     found = full_int8[f"{case}_{format}"]
     assert 0 < found["error"] < error
@@ -47,7 +49,9 @@ def test_activations_of_16_bits_leave_the_rounding_of_the_weights(full_int8, cas
     ("case", "format", "products", "floats"),
     [
         ("convolutions", "tflite", 1.0, []),
-        ("convolutions", "onnx", 0.6, ["larger", "global_average_pooling2d"]),
+        ("convolutions", "onnx", 0.6, ["larger"]),
+        ("gated", "tflite", 1.0, []),
+        ("gated", "onnx", 1.0, []),
         ("attention", "tflite", 1.0, ["scores", "softmax"]),
         ("attention", "onnx", 0.9, ["layer_normalization", "node_Gelu"]),
         ("recurrent", "tflite", 1.0, ["forward_memory", "backward_memory", "gates", "simple", *CELLS]),
@@ -78,6 +82,26 @@ def test_onnx_runtime_computes_with_floats_that_are_rounded_to_16_bits(full_int8
     graph = read_onnx(full_int8.bundle("convolutions_onnx_16") / "full_int8/model.onnx").graph
     zeros = {each.inputs[2].dtype.name for each in graph if each.op_type == "QuantizeLinear"}
     assert zeros == {"UINT16"}
+
+
+@pytest.mark.parametrize("case", ["gated_tflite", "gated_tflite_16"])
+def test_hard_swishes_are_sums_and_products_that_a_cpu_computes_at_once(full_int8, case):
+    (graph,) = graphs(read_file(full_int8.bundle(case) / "full_int8/model.tflite"))
+    kinds = [graph.kind(each) for each in graph.subgraph.operators]
+    (float_graph,) = graphs(read_file(full_int8.bundle(case) / "float32/model.tflite"))
+    assert [float_graph.kind(each) for each in float_graph.subgraph.operators].count("HARD_SWISH") == 2
+    assert "HARD_SWISH" not in kinds
+    # Each a sum, its product by a sixth, and the product of the two; the gate is a convolution and such a product.
+    assert (kinds.count("ADD"), kinds.count("MUL")) == (2, 6)
+
+
+def test_products_by_a_sixth_are_scales(full_int8):
+    graph = read_onnx(full_int8.bundle("gated_onnx") / "full_int8/model.onnx").graph
+    before = read_onnx(full_int8.bundle("gated_onnx") / "float32/model.onnx").graph
+    kinds = [[each.op_type for each in nodes] for nodes in (before, graph)]
+    assert [(each.count("Mul"), each.count("GlobalAveragePool")) for each in kinds] == [(6, 2), (3, 2)]
+    assert "Transpose" in kinds[0]
+    assert kinds[1].count("Transpose") == 1  # Of the images.
 
 
 def test_numbers_beside_a_mask_stay_float(full_int8):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -20,6 +21,13 @@ from keras_transformer.export.errors import ConversionError, QuantizationError
 from keras_transformer.export.onnx.graph import add_constant, make_node, name_of, put_first
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantization.calibrate import session_with_outputs
+from keras_transformer.export.onnx.quantization.factors import (
+    drop_factors,
+    factor_before,
+    factors_of,
+    is_scaled,
+    step_of,
+)
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
 from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, fold, origins
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
@@ -83,8 +91,10 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         model = read(quantized)
         _name_weights(model.graph)
         store_recurrent_weights(model.graph, kept)
+        factors = factors_of(read(folded).graph) if spec.target is None else {}
+        drop_factors(model.graph, factors)
         model.metadata_props.update({**read(directory / path).metadata_props, FOLDED: "yes"})
-        check_scales(model.graph, ranges, bits)
+        check_scales(model.graph, ranges, bits, factors)
         GraphFiles(directory, 1).save({path: model})
 
 
@@ -196,30 +206,33 @@ def _name_weights(graph: ir.Graph) -> None:
             node.outputs[0].name = name_of(node.outputs[0]).removesuffix("_DequantizeLinear_Output")
 
 
-def check_scales(graph: ir.Graph, ranges: Ranges, bits: int = 8) -> None:
-    """Checks that tensors become integers by the steps of one of the measured ranges, and floats by the same steps.
+def check_scales(
+    graph: ir.Graph, ranges: Ranges, bits: int = 8, factors: Mapping[str, float] = MappingProxyType({})
+) -> None:
+    """Checks that tensors become integers by the steps of one of the measured ranges, and floats by those times a factor.
 
     Args:
         graph: the quantized graph.
         ranges: those of the float file.
         bits: of the activations.
+        factors: see `factors_of`.
 
     Raises:
         WeightError: names the tensor.
     """
     # The results of a softmax have the range from 0 to 1.
     allowed = np.array([_step(*ends, bits) for ends in ((0.0, 1.0), *ranges.values())])
-    for node, (scale, zero) in _steps(graph):
+    for node, step in _steps(graph):
         source = (
             node.inputs[0].producer() if node.op_type == "DequantizeLinear" and node.inputs[0] is not None else None
         )
         while source is not None and source.op_type != "QuantizeLinear":
             source = None if source.inputs[0] is None else source.inputs[0].producer()
-        own = None if source is None else (_number(source.inputs[1]), _number(source.inputs[2]))
         tensor = name_of(node.inputs[0])
-        check_step(ONNX, tensor, (scale, zero), allowed)
-        if own not in (None, (scale, zero)):
-            raise unknown_step(ONNX, tensor, (scale, zero))
+        check_step(ONNX, tensor, step, allowed)
+        own = step if source is None else step_of(source)
+        if own != step and not is_scaled(own, factor_before(node, factors), step):
+            raise unknown_step(ONNX, tensor, step)
 
 
 def _steps(graph: ir.Graph) -> Iterator[tuple[ir.Node, tuple[float, float]]]:
@@ -227,11 +240,7 @@ def _steps(graph: ir.Graph) -> Iterator[tuple[ir.Node, tuple[float, float]]]:
     for node in graph:
         is_activation = bool(node.inputs) and node.inputs[0] is not None and not node.inputs[0].is_initializer()
         if node.op_type in ("QuantizeLinear", "DequantizeLinear") and is_activation:
-            yield node, (_number(node.inputs[1]), _number(node.inputs[2]))
-
-
-def _number(value: ir.Value | None) -> float:
-    return 0.0 if value is None else float(np.asarray(constant_of(value)).reshape(()))
+            yield node, step_of(node)
 
 
 def _step(least: float, largest: float, bits: int) -> tuple[float, float]:

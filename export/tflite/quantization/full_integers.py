@@ -22,6 +22,7 @@ from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization import int16_activations, loops
 from keras_transformer.export.tflite.quantization.calibrate import runs_on
+from keras_transformer.export.tflite.quantization.delegated import with_delegated_kernels
 from keras_transformer.export.tflite.tree import indices, read, read_file, schema, size_of, write, write_file
 from keras_transformer.export.tflite.weights.weight import Weight, find_weights, name_by_channels, readers
 from keras_transformer.utils.captured_stderr import captured
@@ -61,6 +62,8 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     (path,) = {directory / each for each in files.values()}
     content, quantization = path.read_bytes(), spec.quantization
     bits = quantization.activation_bits
+    if spec.target is None:
+        content = with_delegated_kernels(content)
     batches, method = batches_of(quantization), quantization.ranges
     ranges = tensor_ranges(content, batches, method, bits)
     before = read(content)
