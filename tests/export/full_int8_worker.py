@@ -57,6 +57,17 @@ def gated():
     return keras.Model(images, layers.Dense(5, name="logits")(layers.GlobalAveragePooling2D()(x))), (8, 8, 3)
 
 
+def embedded():
+    """A table of which the calibration data look up the rows with small numbers alone."""
+    ids = keras.Input((6,), dtype="int32", name="ids")
+    table = layers.Embedding(50, 16, name="table")
+    x = layers.Flatten()(table(ids))
+    # Without the range of the table itself, the last row would be cut off.
+    factors = np.where(np.arange(50) == 49, 4, 1)[:, None]
+    table.embeddings.assign(np.random.default_rng(0).normal(size=(50, 16)) * factors)
+    return keras.Model(ids, layers.Dense(5, name="logits")(layers.Dense(16, activation="relu")(x))), (6,)
+
+
 def recurrent():
     """Loops in TFLite, operators in ONNX, of which the products or the weights are of integers."""
     x = keras.Input((6, 8), name="x")
@@ -85,7 +96,7 @@ def measured_ranges(model, content, batches):
 
 
 ENDS = {8: {"input_type": "int8", "output_type": "uint8"}, 16: {"input_type": "int16", "output_type": "int16"}}
-CASES = {each.__name__: each for each in (convolutions, attention, gated, recurrent)}
+CASES = {each.__name__: each for each in (convolutions, attention, gated, embedded, recurrent)}
 
 
 def label(name, format, bits):
@@ -101,7 +112,9 @@ def measured(out, name, format, bits):
     for each in model.weights:
         is_variance = each.path.endswith("variance")
         each.assign(each + random.normal(scale=0.1, size=each.shape) ** (2 if is_variance else 1))
-    data = data.astype("float32")
+    if model.inputs[0].dtype == "int32":
+        data = np.concatenate([random.integers(0, 40, (40, *shape)), random.integers(0, 49, (8, *shape))])
+    data = data.astype(model.inputs[0].dtype)
     folder = out / label(name, format, bits)
     ends = ENDS[bits] if name == "convolutions" and format == "tflite" else {}
     quantizations = ["float32", FullInt8((data[:40], np.zeros(40)), activation_bits=bits, **ends)]

@@ -5,31 +5,34 @@ import re
 import keras
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 from keras_transformer.export import FullInt8, QuantizationError, WeightError
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.onnx.graph import name_of
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.quantization import full_integers as onnx_integers
+from keras_transformer.export.onnx.quantization import full_integers
+from keras_transformer.export.onnx.quantization import scales as onnx_scales
 from keras_transformer.export.onnx.weights.files import read as read_onnx
 from keras_transformer.export.onnx.weights.lazy_tensors import tensor_of
 from keras_transformer.export.onnx.weights.weight_pairs import weight_pairs as onnx_pairs
 from keras_transformer.export.tflite.graph import graphs
-from keras_transformer.export.tflite.quantization import full_integers as tflite_integers
+from keras_transformer.export.tflite.quantization import scales as tflite_scales
 from keras_transformer.export.tflite.tree import read_file
 from keras_transformer.export.tflite.weights.weight import Weight, name_by_channels
 from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
 from keras_transformer.export.verification.quantized.weights import compare
 
-CASES = ("convolutions", "attention", "gated", "recurrent")
+CASES = ("convolutions", "attention", "gated", "embedded", "recurrent")
 FORMATS = ("tflite", "onnx")
 CELLS = ("lstm_cell", "gru_cell", "simple_rnn_cell")
 
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize(
-    ("case", "error"), [("convolutions", 0.03), ("attention", 0.06), ("gated", 0.03), ("recurrent", 0.1)]
+    ("case", "error"),
+    [("convolutions", 0.03), ("attention", 0.06), ("gated", 0.03), ("embedded", 0.06), ("recurrent", 0.1)],
 )
 def test_files_compute_nearly_what_keras_computes(full_int8, case, format, error):
     found = full_int8[f"{case}_{format}"]
@@ -50,6 +53,8 @@ def test_activations_of_16_bits_leave_the_rounding_of_the_weights(full_int8, cas
     [
         ("convolutions", "tflite", 1.0, []),
         ("convolutions", "onnx", 0.6, ["larger"]),
+        ("embedded", "tflite", 1.0, []),
+        ("embedded", "onnx", 1.0, []),
         ("gated", "tflite", 1.0, []),
         ("gated", "onnx", 1.0, []),
         ("attention", "tflite", 1.0, ["scores", "softmax"]),
@@ -147,7 +152,7 @@ class TestFaultsInTFLite:
 
     def test_a_clean_file_passes(self, files):
         before, after, ranges = files
-        tflite_integers.check_scales(after, ranges)
+        tflite_scales.check_scales(after, ranges)
         found = compare("tflite", tree_pairs(before, after))
         assert (found["equal"], found["unaccounted"], found["share"]) == (0, [], 1.0)
 
@@ -172,7 +177,7 @@ class TestFaultsInTFLite:
         parameters = tensor_of_kind(after, "CONV_2D", 0).quantization
         parameters.scale, parameters.zeroPoint = parameters.scale * scale, parameters.zeroPoint + zero
         with pytest.raises(WeightError, match="those of no measured range"):
-            tflite_integers.check_scales(after, ranges)
+            tflite_scales.check_scales(after, ranges)
 
 
 def tensor_of_kind(model, kind, position):
@@ -208,7 +213,7 @@ class TestFaultsInOnnx:
         return out
 
     def test_a_clean_file_passes(self, folder, ranges):
-        onnx_integers.check_scales(read_onnx(folder / "full_int8/model.onnx").graph, ranges)
+        onnx_scales.check_scales(read_onnx(folder / "full_int8/model.onnx").graph, ranges)
         found = self.compared(folder, folder / "full_int8")
         assert found["unaccounted"] == []
         assert 0.5 < found["share"] < 1
@@ -228,11 +233,11 @@ class TestFaultsInOnnx:
         node, old = nodes[1], nodes[1].inputs[position]
         array = np.asarray(old.const_value.numpy())
         new = array * change if position == 1 else array + change
-        value = onnx_integers.ir.Value(name="planted", const_value=tensor_of(np.asarray(new, array.dtype), "planted"))
+        value = ir.Value(name="planted", const_value=tensor_of(np.asarray(new, array.dtype), "planted"))
         graph.initializers.add(value)
         node.replace_input_with(position, value)
         with pytest.raises(WeightError, match="those of no measured range"):
-            onnx_integers.check_scales(graph, ranges)
+            onnx_scales.check_scales(graph, ranges)
         assert name_of(node.inputs[position]) == "planted"
 
 
@@ -283,4 +288,4 @@ def test_what_onnx_files_cannot_be_is_refused_before_work(tmp_path, files, optio
     onnx_options = OnnxOptions(opset=20, contrib_ops=False)
     spec = ExportSpec({}, quantization=FullInt8([1.0], **options), onnx=onnx_options)
     with pytest.raises(QuantizationError, match=message):
-        onnx_integers.quantize(spec, tmp_path, files)
+        full_integers.quantize(spec, tmp_path, files)

@@ -9,7 +9,8 @@ from onnx import parser
 
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.onnx.quantization.factors import drop_factors, factors_of
-from keras_transformer.export.onnx.quantization.full_integers import check_scales, in_integers, tensor_ranges
+from keras_transformer.export.onnx.quantization.full_integers import in_integers, tensor_ranges
+from keras_transformer.export.onnx.quantization.scales import check_scales
 from keras_transformer.export.onnx.weights.lazy_tensors import tensor_of
 
 X = {"x": np.random.default_rng(0).normal(size=(2, 3, 4, 4)).astype("float32") * 3}

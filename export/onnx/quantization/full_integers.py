@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -21,20 +20,15 @@ from keras_transformer.export.errors import ConversionError, QuantizationError
 from keras_transformer.export.onnx.graph import add_constant, make_node, name_of, put_first
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantization.calibrate import session_with_outputs
-from keras_transformer.export.onnx.quantization.factors import (
-    drop_factors,
-    factor_before,
-    factors_of,
-    is_scaled,
-    step_of,
-)
+from keras_transformer.export.onnx.quantization.factors import drop_factors, factors_of
+from keras_transformer.export.onnx.quantization.scales import check_scales
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
 from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, fold, origins
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.block_quantize import by_channel
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.options import matches
-from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver, check_step, unknown_step
+from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.captured_stderr import captured
@@ -49,7 +43,7 @@ Ranges: TypeAlias = "dict[str, tuple[float, float]]"
 OPERATORS = (
     *("Conv", "Gemm", "MatMul", "Add", "Mul", "Sigmoid", "LeakyRelu", "Softmax", "Where", "Concat", "Relu", "Clip"),
     *("AveragePool", "GlobalAveragePool", "MaxPool", "Resize", "Pad", "Slice", "Split", "DepthToSpace", "SpaceToDepth"),
-    *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"),
+    *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Gather"),
 )
 _RECURRENT = ("LSTM", "GRU", "RNN")
 # The opset from which standard operators have 16 bits.
@@ -204,47 +198,3 @@ def _name_weights(graph: ir.Graph) -> None:
         codes = node.inputs[0] if node.op_type == "DequantizeLinear" else None
         if codes is not None and codes.is_initializer():
             node.outputs[0].name = name_of(node.outputs[0]).removesuffix("_DequantizeLinear_Output")
-
-
-def check_scales(
-    graph: ir.Graph, ranges: Ranges, bits: int = 8, factors: Mapping[str, float] = MappingProxyType({})
-) -> None:
-    """Checks that tensors become integers by the steps of one of the measured ranges, and floats by those times a factor.
-
-    Args:
-        graph: the quantized graph.
-        ranges: those of the float file.
-        bits: of the activations.
-        factors: see `factors_of`.
-
-    Raises:
-        WeightError: names the tensor.
-    """
-    # The results of a softmax have the range from 0 to 1.
-    allowed = np.array([_step(*ends, bits) for ends in ((0.0, 1.0), *ranges.values())])
-    for node, step in _steps(graph):
-        source = (
-            node.inputs[0].producer() if node.op_type == "DequantizeLinear" and node.inputs[0] is not None else None
-        )
-        while source is not None and source.op_type != "QuantizeLinear":
-            source = None if source.inputs[0] is None else source.inputs[0].producer()
-        tensor = name_of(node.inputs[0])
-        check_step(ONNX, tensor, step, allowed)
-        own = step if source is None else step_of(source)
-        if own != step and not is_scaled(own, factor_before(node, factors), step):
-            raise unknown_step(ONNX, tensor, step)
-
-
-def _steps(graph: ir.Graph) -> Iterator[tuple[ir.Node, tuple[float, float]]]:
-    """The nodes between floats and integers of activations, with their scale and zero point."""
-    for node in graph:
-        is_activation = bool(node.inputs) and node.inputs[0] is not None and not node.inputs[0].is_initializer()
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear") and is_activation:
-            yield node, step_of(node)
-
-
-def _step(least: float, largest: float, bits: int) -> tuple[float, float]:
-    """The scale and the zero point of a range, as onnxruntime.quantization chooses them."""
-    least, largest = min(least, 0.0), max(largest, 0.0)
-    scale = (largest - least) / (2**bits - 1)
-    return scale or 1.0, 0.0 if scale == 0 else round(-least / scale)

@@ -16,14 +16,15 @@ import numpy as np
 from keras_transformer.export.errors import ConversionError, QuantizationError
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.options import matches
-from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver, check_step
+from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization import int16_activations, loops
 from keras_transformer.export.tflite.quantization.calibrate import runs_on
 from keras_transformer.export.tflite.quantization.delegated import with_delegated_kernels
-from keras_transformer.export.tflite.tree import indices, read, read_file, schema, size_of, write, write_file
+from keras_transformer.export.tflite.quantization.scales import check_scales
+from keras_transformer.export.tflite.tree import indices, read, read_file, schema, write, write_file
 from keras_transformer.export.tflite.weights.weight import Weight, find_weights, name_by_channels, readers
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
@@ -37,9 +38,13 @@ if TYPE_CHECKING:
 
 # The range of a tensor by the indices of its graph and its own.
 Ranges: TypeAlias = "dict[tuple[int, int], tuple[float, float]]"
-# Results whose kernels have a scale of their own, as pairs of scale and zero point, by the bits of activations.
-_FIXED = {8: ((1 / 256, -128), (1 / 128, 0), (16 / 256, 127)), 16: ((int16_activations.SIGMOID, 0),)}
-_INTEGERS = ("INT8", "UINT8", "INT16")
+# Operators that take parts of a tensor, or move its numbers, and where they have it among their inputs.
+_TAKING = {
+    **dict.fromkeys(
+        ("GATHER", "GATHER_ND", "SLICE", "STRIDED_SLICE", "RESHAPE", "EXPAND_DIMS", "TRANSPOSE", "TILE"), 0
+    ),
+    "EMBEDDING_LOOKUP": 1,
+}
 # Narrower ranges contain at least the numbers up to this one, of both signs.
 _NARROW, _NEAR_ZERO = 1e-5, 1e-6
 # The range of a tensor that is zero throughout.
@@ -152,7 +157,7 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
     if names:
         raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
     found = {key: observer.range(method, bits) for key, observer in observers.items()}
-    ranges = {key: _quantizable(*ends) for key, ends in found.items()}
+    ranges = {key: _quantizable(*ends) for key, ends in (found | _of_tables(model, found)).items()}
     _join_states(model, ranges)
     return ranges
 
@@ -162,6 +167,21 @@ def _quantizable(least: float, largest: float) -> tuple[float, float]:
     if largest <= least:
         return _ZEROS
     return (least, largest) if largest - least > _NARROW else (min(least, -_NEAR_ZERO), max(largest, _NEAR_ZERO))
+
+
+def _of_tables(model: ModelT, measured: Collection[tuple[int, int]]) -> Ranges:
+    """The ranges of parts of tables, which are those of the tables: other data take other parts."""
+    found: Ranges = {}
+    for number, graph in enumerate(graphs(model)):
+        for operator in graph.subgraph.operators:
+            kind, result = graph.kind(operator), (number, int(operator.outputs[0]))
+            if kind in _TAKING and result in measured:
+                source = int(operator.inputs[_TAKING[kind]])
+                table = graph.value(source) if graph.type(source) == "FLOAT32" else None
+                ends = found.get((number, source)) if table is None else (float(table.min()), float(table.max()))
+                if ends is not None:
+                    found[result] = min(ends[0], 0.0), max(ends[1], 0.0)
+    return found
 
 
 def _join_states(model: ModelT, ranges: Ranges) -> None:
@@ -237,46 +257,3 @@ def _copy_metadata(before: ModelT, after: ModelT) -> None:
 
     for name, content in read_metadata(before).items():
         add_metadata(after, name, content)
-
-
-def check_scales(model: ModelT, ranges: Ranges, bits: int = 8, of_steps: loops.ProductRanges | None = None) -> None:
-    """Checks that every tensor of integers has the steps of one of the measured ranges, or the fixed ones of its kernel.
-
-    Args:
-        model: `ModelT` of the quantized file.
-        ranges: those of the float file.
-        bits: of the activations.
-        of_steps: ranges of the products in loops.
-
-    Raises:
-        WeightError: names the tensor.
-    """
-    step_of = int16_activations.step if bits == 16 else _step
-    of_loops = [loops.step(*ends) for pair in (of_steps or {}).values() for ends in pair]
-    steps = (step_of(*ends) for ends in ranges.values())
-    allowed = np.array([*_FIXED[bits], *steps, *of_loops, *_of_constants(model)])
-    for graph in graphs(model):
-        for index in range(len(graph.tensors)):
-            parameters = graph.tensors[index].quantization
-            if graph.type(index) not in _INTEGERS or graph.is_constant(index) or parameters is None:
-                continue
-            if parameters.scale is None or not len(parameters.scale):
-                continue
-            zero = int(parameters.zeroPoint[0]) - (128 if graph.type(index) == "UINT8" else 0)
-            check_step(TFLITE, graph.name(index), (float(parameters.scale[0]), zero), allowed)
-
-
-def _of_constants(model: ModelT) -> Iterator[tuple[float, float]]:
-    """The steps of constants, which what only copies their codes has too."""
-    for graph in graphs(model):
-        for tensor in graph.tensors:
-            parameters = tensor.quantization
-            is_constant = size_of(model.buffers[tensor.buffer]) > 0
-            if is_constant and parameters is not None and parameters.scale is not None and len(parameters.scale) == 1:
-                yield float(parameters.scale[0]), float(parameters.zeroPoint[0])
-
-
-def _step(least: float, largest: float) -> tuple[float, float]:
-    """The scale and the zero point of a range in 8 bits, as the quantizer chooses them."""
-    scale = (max(largest, 0.0) - min(least, 0.0)) / 255
-    return scale, 0.0 if scale == 0 else round(-128 - min(least, 0.0) / scale)
