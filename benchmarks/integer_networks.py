@@ -156,7 +156,7 @@ def shapes(options):
         return random_data({"images": (64, 64, 3)}, 4, (64, 64))
     sys.path.insert(0, str(EXAMPLES))
     draw = module_of(EXAMPLES / "segmentation.py").draw_shapes
-    (images, labels), (others, truth) = draw(4000, seed=1), draw(500, seed=0)
+    (images, labels), (others, truth) = draw(4000, seed=1), draw(min(options.test_examples, 500), seed=0)
     images, others = (each.astype("float32") / 127.5 - 1 for each in (images, others))
     return Data({"images": images}, labels, {"images": others}, truth)
 

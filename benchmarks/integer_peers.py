@@ -23,8 +23,10 @@ def converter_of(folder):
     from keras_transformer import load_model
 
     model = load_model(folder / "model.keras")
-    signature = [keras.InputSpec(shape=(1, *each.shape[1:]), dtype=each.dtype, name=each.name) for each in model.inputs]
-    model.export(folder / "saved", verbose=False, input_signature=[signature if len(signature) > 1 else signature[0]])
+    signature = keras.tree.map_structure(
+        lambda each: keras.InputSpec(shape=(1, *each.shape[1:]), dtype=each.dtype, name=each.name), model.input
+    )
+    model.export(folder / "saved", verbose=False, input_signature=[signature])
     return tf.lite.TFLiteConverter.from_saved_model(str(folder / "saved"))
 
 

@@ -17,7 +17,7 @@ from keras_transformer.export import Evaluation, ExportOptions, FullInt8, Quanti
 from keras_transformer.export.onnx.quantization.full_integers import tensor_ranges as onnx_ranges
 from keras_transformer.export.onnx.weights.folding import fold
 from keras_transformer.export.tflite.quantization import loops
-from keras_transformer.export.tflite.quantization.full_integers import tensor_ranges as tflite_ranges
+from keras_transformer.export.tflite.quantization.activation_ranges import tensor_ranges as tflite_ranges
 from keras_transformer.export.tflite.tree import read
 
 
@@ -55,6 +55,13 @@ def gated():
     gate = layers.Conv2D(8, 1, activation="hard_sigmoid", name="gate")(layers.Conv2D(4, 1, activation="relu")(gate))
     x = layers.Conv2D(8, 1, activation="hard_swish", name="narrow")(layers.Multiply()([x, gate]))
     return keras.Model(images, layers.Dense(5, name="logits")(layers.GlobalAveragePooling2D()(x))), (8, 8, 3)
+
+
+def bounded():
+    """A bound that no number of the data reaches, and a function that TensorFlow's quantizer does not know."""
+    x = keras.Input((6, 16), name="x")
+    y = layers.Dense(16, activation="elu", name="smooth")(layers.Dense(16, activation="relu6")(x))
+    return keras.Model(x, layers.Dense(4, name="output")(y)), (6, 16)
 
 
 def embedded():
@@ -96,7 +103,7 @@ def measured_ranges(model, content, batches):
 
 
 ENDS = {8: {"input_type": "int8", "output_type": "uint8"}, 16: {"input_type": "int16", "output_type": "int16"}}
-CASES = {each.__name__: each for each in (convolutions, attention, gated, embedded, recurrent)}
+CASES = {each.__name__: each for each in (convolutions, attention, gated, bounded, embedded, recurrent)}
 
 
 def label(name, format, bits):

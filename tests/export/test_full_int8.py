@@ -24,7 +24,7 @@ from keras_transformer.export.tflite.weights.weight import Weight, name_by_chann
 from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
 from keras_transformer.export.verification.quantized.weights import compare
 
-CASES = ("convolutions", "attention", "gated", "embedded", "recurrent")
+CASES = ("convolutions", "attention", "gated", "bounded", "embedded", "recurrent")
 FORMATS = ("tflite", "onnx")
 CELLS = ("lstm_cell", "gru_cell", "simple_rnn_cell")
 
@@ -32,7 +32,14 @@ CELLS = ("lstm_cell", "gru_cell", "simple_rnn_cell")
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize(
     ("case", "error"),
-    [("convolutions", 0.03), ("attention", 0.06), ("gated", 0.03), ("embedded", 0.06), ("recurrent", 0.1)],
+    [
+        ("convolutions", 0.03),
+        ("attention", 0.06),
+        ("gated", 0.03),
+        ("bounded", 0.03),
+        ("embedded", 0.06),
+        ("recurrent", 0.1),
+    ],
 )
 def test_files_compute_nearly_what_keras_computes(full_int8, case, format, error):
     found = full_int8[f"{case}_{format}"]
@@ -53,6 +60,8 @@ def test_activations_of_16_bits_leave_the_rounding_of_the_weights(full_int8, cas
     [
         ("convolutions", "tflite", 1.0, []),
         ("convolutions", "onnx", 0.6, ["larger"]),
+        ("bounded", "tflite", 1.0, []),
+        ("bounded", "onnx", 1.0, ["smooth"]),
         ("embedded", "tflite", 1.0, []),
         ("embedded", "onnx", 1.0, []),
         ("gated", "tflite", 1.0, []),
@@ -98,6 +107,15 @@ def test_hard_swishes_are_sums_and_products_that_a_cpu_computes_at_once(full_int
     assert "HARD_SWISH" not in kinds
     # Each a sum, its product by a sixth, and the product of the two; the gate is a convolution and such a product.
     assert (kinds.count("ADD"), kinds.count("MUL")) == (2, 6)
+
+
+def test_bounds_beyond_the_range_are_left_out_and_functions_are_of_integers(full_int8):
+    (graph,) = graphs(read_file(full_int8.bundle("bounded_tflite") / "full_int8/model.tflite"))
+    kinds = {graph.kind(each): graph.type(int(each.inputs[0])) for each in graph.subgraph.operators}
+    assert not {"MINIMUM", "RELU6"} & kinds.keys()
+    assert kinds["ELU"] == "INT8"
+    (float_graph,) = graphs(read_file(full_int8.bundle("bounded_tflite") / "float32/model.tflite"))
+    assert "MINIMUM" in [float_graph.kind(each) for each in float_graph.subgraph.operators]
 
 
 def test_products_by_a_sixth_are_scales(full_int8):

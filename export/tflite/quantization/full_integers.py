@@ -6,23 +6,25 @@ kernels, which of their tensors share a scale, and which have a fixed one. What 
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_transformer.export.errors import ConversionError, QuantizationError
+from keras_transformer.export.errors import ConversionError
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.options import matches
-from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
-from keras_transformer.export.remedies import Remedy
+from keras_transformer.export.quantization.ranges import LARGEST
 from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization import int16_activations, loops
-from keras_transformer.export.tflite.quantization.calibrate import runs_on
-from keras_transformer.export.tflite.quantization.delegated import with_delegated_kernels
+from keras_transformer.export.tflite.quantization.activation_ranges import Ranges, tensor_ranges
+from keras_transformer.export.tflite.quantization.integer_kernels import (
+    compute_in_integers,
+    drop_idle_bounds,
+    split_hard_swishes,
+)
 from keras_transformer.export.tflite.quantization.scales import check_scales
 from keras_transformer.export.tflite.tree import indices, read, read_file, schema, write, write_file
 from keras_transformer.export.tflite.weights.weight import Weight, find_weights, name_by_channels, readers
@@ -34,21 +36,6 @@ if TYPE_CHECKING:
     from ai_edge_litert.schema_py_generated import ModelT
 
     from keras_transformer.export.data.export_spec import ExportSpec
-    from keras_transformer.export.quantization.calibration_data import Batch
-
-# The range of a tensor by the indices of its graph and its own.
-Ranges: TypeAlias = "dict[tuple[int, int], tuple[float, float]]"
-# Operators that take parts of a tensor, or move its numbers, and where they have it among their inputs.
-_TAKING = {
-    **dict.fromkeys(
-        ("GATHER", "GATHER_ND", "SLICE", "STRIDED_SLICE", "RESHAPE", "EXPAND_DIMS", "TRANSPOSE", "TILE"), 0
-    ),
-    "EMBEDDING_LOOKUP": 1,
-}
-# Narrower ranges contain at least the numbers up to this one, of both signs.
-_NARROW, _NEAR_ZERO = 1e-5, 1e-6
-# The range of a tensor that is zero throughout.
-_ZEROS = (0.0, 1.0)
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]) -> None:
@@ -68,7 +55,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     content, quantization = path.read_bytes(), spec.quantization
     bits = quantization.activation_bits
     if spec.target is None:
-        content = with_delegated_kernels(content)
+        content = split_hard_swishes(content)
     batches, method = batches_of(quantization), quantization.ranges
     ranges = tensor_ranges(content, batches, method, bits)
     before = read(content)
@@ -76,6 +63,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     is_static = bits == 16 or spec.target is not None
     of_steps = loops.product_ranges(content, batches, in_loops, method) if is_static else None
     model = read(in_integers(content, ranges, quantization, spec.variables))
+    compute_in_integers(model)
     loops.quantize_products(model, in_loops, of_steps)
     if bits == 16:
         int16_activations.mend(model)
@@ -110,6 +98,7 @@ def in_integers(
     model, is_wide = read(content), quantization.activation_bits == 16
     floats = _kept_results(_kept_weights(model, quantization, variables)) | _results_beyond(model, ranges)
     floats |= _results_like_bodies(model, {number for number, _ in ranges})
+    drop_idle_bounds(model, ranges)
     if is_wide:
         ranges = {key: int16_activations.symmetric(*ends) for key, ends in ranges.items()}
         floats |= int16_activations.results_without_kernel(model)
@@ -128,81 +117,6 @@ def in_integers(
             return mlir_quantize(write(model), inference_type=kind, denylisted_nodes=floats, **types)
         except library_exceptions() as error:
             raise ConversionError(TFLITE, f"TensorFlow's quantizer fails: {one_line(error)}", log()) from error
-
-
-def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "mse", bits: int = 8) -> Ranges:
-    """The ranges of all float tensors that a file computes, on calibration data.
-
-    Args:
-        content: bytes of a float .tflite file.
-        calibration: list of dicts of arrays by input name.
-        method: one of `quantization.ranges.RANGES`.
-        bits: of the activations.
-
-    Returns:
-        The ranges. The bodies of loops have none: errors of a state in 8 bits would add up over the steps.
-
-    Raises:
-        QuantizationError: a signature takes none of the data.
-    """
-    model, observers = read(content), dict[tuple[int, int], RangeObserver]()
-    names = {each.signatureKey.decode() for each in model.signatureDefs}
-    for name, number, interpreter in runs_on(content, model, calibration):
-        names.discard(name)
-        graph = Graph(model, model.subgraphs[number])
-        for index in _computed(graph):
-            with contextlib.suppress(ValueError):  # It keeps no value of some results of loops.
-                values = interpreter.get_tensor(index, number)
-                observers.setdefault((number, index), RangeObserver()).add(values)
-    if names:
-        raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
-    found = {key: observer.range(method, bits) for key, observer in observers.items()}
-    ranges = {key: _quantizable(*ends) for key, ends in (found | _of_tables(model, found)).items()}
-    _join_states(model, ranges)
-    return ranges
-
-
-def _quantizable(least: float, largest: float) -> tuple[float, float]:
-    """A range as the quantizer takes it, which widens those of numbers near zero."""
-    if largest <= least:
-        return _ZEROS
-    return (least, largest) if largest - least > _NARROW else (min(least, -_NEAR_ZERO), max(largest, _NEAR_ZERO))
-
-
-def _of_tables(model: ModelT, measured: Collection[tuple[int, int]]) -> Ranges:
-    """The ranges of parts of tables, which are those of the tables: other data take other parts."""
-    found: Ranges = {}
-    for number, graph in enumerate(graphs(model)):
-        for operator in graph.subgraph.operators:
-            kind, result = graph.kind(operator), (number, int(operator.outputs[0]))
-            if kind in _TAKING and result in measured:
-                source = int(operator.inputs[_TAKING[kind]])
-                table = graph.value(source) if graph.type(source) == "FLOAT32" else None
-                ends = found.get((number, source)) if table is None else (float(table.min()), float(table.max()))
-                if ends is not None:
-                    found[result] = min(ends[0], 0.0), max(ends[1], 0.0)
-    return found
-
-
-def _join_states(model: ModelT, ranges: Ranges) -> None:
-    """Gives an input and the output of its name, a state that the next call takes, the range of both."""
-    for signature in model.signatureDefs:
-        outputs = {each.name.decode().removesuffix("_output"): int(each.tensorIndex) for each in signature.outputs}
-        for each in signature.inputs:
-            places = (int(each.tensorIndex), outputs.get(each.name.decode(), -1))
-            keys = [(int(signature.subgraphIndex), place) for place in places]
-            if all(key in ranges for key in keys):
-                # The first state may be the only one in the data.
-                least, largest = zip(*([ranges[key] for key in keys if ranges[key] != _ZEROS] or [_ZEROS]), strict=True)
-                ranges |= dict.fromkeys(keys, (min(least), max(largest)))
-
-
-def _computed(graph: Graph) -> Iterator[int]:
-    """The float tensors that a graph takes or computes."""
-    results = {index for operator in graph.subgraph.operators for index in indices(operator.outputs)}
-    for index in sorted(results | set(indices(graph.subgraph.inputs))):
-        if graph.type(index) == "FLOAT32":
-            yield index
 
 
 def _kept_weights(model: ModelT, quantization: FullInt8, variables: Sequence[keras.Variable]) -> list[Weight]:
