@@ -203,12 +203,13 @@ class _Work:
         """Writes files with the schemes of a budget; again with smaller ones, if what a file has besides weights is too
         much."""
         limit, least = budget, least_bytes(self._model)
-        for attempt in range(_ATTEMPTS):
-            report = self._rounded(name, candidate, self._mixture(batches, limit), batches)
+        report = self._rounded(name, candidate, self._mixture(batches, limit), batches)
+        for attempt in range(_ATTEMPTS - 1):
             excess = max(artifact.size for artifact in report.artifacts.values()) - budget
             limit -= excess + budget // 1000 * attempt
             if excess <= 0 or limit < least:
                 break
+            report = self._rounded(name, candidate, self._mixture(batches, limit), batches)
         return report
 
     def _rounded(self, name: str, candidate: Candidate, schemes: Any, batches: list[object]) -> Report:

@@ -48,7 +48,7 @@ class Quantization(metaclass=FormerCall):
         return short_repr(self, tolerance=LIMITS[self.mode].change)
 
     @property
-    def block_size(self) -> int:
+    def weights_per_scale(self) -> int:
         """Weights of a table or a matrix in blocks that share a scale."""
         return BLOCK_SIZE
 

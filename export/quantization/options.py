@@ -93,6 +93,10 @@ class WeightInt4(Quantization):
         if self.block_size not in (16, 32, 64, 128, 256):
             raise QuantizationError(f"block_size must be 16, 32, 64, 128 or 256, not {self.block_size}")
 
+    @property
+    def weights_per_scale(self) -> int:
+        return self.block_size
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Gguf(Quantization):

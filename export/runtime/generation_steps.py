@@ -113,9 +113,10 @@ class RuntimeSteps:
             output, cache = self.prefill(token_ids, np.array([count], "int32"), cache)
             return ModelOutput(output.logits, output.hidden_states[:, -1:]), cache
         size = max(1, _MOST_LOGITS // self.spec.vocabulary_size)
-        for first in range(0, count, size):
-            piece = token_ids[:, first : first + size]
-            output, cache = self.decode_step(piece, cache, np.array([start + first], "int32"))
+        *before, last = range(0, count, size)
+        for first in before:
+            _, cache = self.decode_step(token_ids[:, first : first + size], cache, np.array([start + first], "int32"))
+        output, cache = self.decode_step(token_ids[:, last:], cache, np.array([start + last], "int32"))
         return ModelOutput(output.logits[:, -1:].copy(), output.hidden_states[:, -1:].copy()), cache
 
     def grow(self, cache: Cache, length: int) -> Cache:

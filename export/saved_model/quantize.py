@@ -103,9 +103,8 @@ def _kept(variables: dict[str, keras.Variable], quantization: Quantization) -> d
 def _small(array: np.ndarray, quantization: Quantization) -> _Half | _Blocks:
     if quantization.mode == "fp16":
         return _Half(array)
-    return (
-        _Blocks(array, 4, quantization.block_size) if quantization.mode == "weight_int4" else _Blocks(array, 8, _BLOCK)
-    )
+    is_int4 = quantization.mode == "weight_int4"
+    return _Blocks(array, 4, quantization.weights_per_scale) if is_int4 else _Blocks(array, 8, _BLOCK)
 
 
 class _Half(tf.Module):

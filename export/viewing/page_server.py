@@ -42,7 +42,7 @@ def page_server(text: str, port: int = 0) -> http.server.ThreadingHTTPServer:
                 self.end_headers()
                 self.wfile.write(content)
 
-        def log_message(self, *arguments: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     return http.server.ThreadingHTTPServer((LOOPBACK, port), Handler)

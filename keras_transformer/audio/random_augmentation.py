@@ -20,7 +20,7 @@ class RandomAugmentation(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     @abstractmethod
-    def augment(self, inputs: Tensor) -> Tensor:
+    def augment(self, inputs: Tensor, /) -> Tensor:
         """Returns the augmented inputs, of the same shape."""
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:

@@ -130,6 +130,7 @@ def _draw_over_image(figure, panels, scores, image, grid):
     height, width = image.shape[:2]
     # Gray, and never white, so that all color is attention.
     gray = image if image.ndim == 2 else image @ np.array([0.299, 0.587, 0.114], "float32")
+    who = ""
     for (path, head), axes in panels.items():
         heat, who = _over_patches(scores[path][head], grid, height / width)
         axes.imshow(gray, cmap="gray", vmin=0, vmax=1.25)
@@ -175,10 +176,9 @@ def _grid(length, ratio):
 
 def _draw_matrices(figure, panels, scores):
     highest = max(float(heads.max()) for heads in scores.values())
-    for (path, head), axes in panels.items():
-        matrix = scores[path][head]
-        shown = axes.imshow(matrix, cmap=COLOR_MAP, vmin=0, vmax=highest, interpolation="nearest", aspect="auto")
-    figure.colorbar(shown, ax=list(panels.values()), shrink=0.6, aspect=30, label="attention of query to key")
+    options = {"cmap": COLOR_MAP, "vmin": 0, "vmax": highest, "interpolation": "nearest", "aspect": "auto"}
+    images = [axes.imshow(scores[path][head], **options) for (path, head), axes in panels.items()]
+    figure.colorbar(images[-1], ax=list(panels.values()), shrink=0.6, aspect=30, label="attention of query to key")
     figure.supxlabel("keys", fontsize=9)
     figure.supylabel("queries", fontsize=9)
 

@@ -108,6 +108,7 @@ def draw_patterns(weights: Mapping[str, np.ndarray], columns: int = _COLUMNS) ->
     rows = -(-len(weights) // columns)
     figure = new_figure(1.9 * columns + 1.4, 2.15 * rows + 0.2)
     figure.patch.set_alpha(0)
+    shown = None
     for index, (title, matrix) in enumerate(weights.items()):
         axes = figure.add_subplot(rows, columns, index + 1)
         remove_axes(axes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Shape, Tensor
 
 
 class AttentionPosition(keras.layers.Layer):
@@ -41,7 +41,7 @@ class AttentionPosition(keras.layers.Layer):
     needs: frozenset[str] = frozenset()
     is_shared: bool = False
 
-    def build(self, *shapes: Any) -> None:
+    def build(self, query_shape: Shape, *shapes: Shape) -> None:
         """Creates the weights. The shapes are those of queries, `(B, T, N, H)`, and values, `(B, S, K, H_value)`."""
 
     def given(self, tokens: Tensor) -> Any:

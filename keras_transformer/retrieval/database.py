@@ -263,5 +263,5 @@ def _config(chunks: Chunks, index: NearestNeighbors, embed: Embedding, vocabular
         "num_documents": chunks.num_documents,
         "num_chunks": len(chunks),
         "index": options,
-        "embed": embed.get_config() if type(embed) is HashedNGrams else None,
+        "embed": embed.get_config() if isinstance(embed, HashedNGrams) else None,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import final
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from keras_transformer.utils.types import ArrayLike, JsonObject
 _MULTIPLIER = 0x9E3779B97F4A7C15
 
 
+@final
 class HashedNGrams:
     """Hashed n-gram embedding of chunks: vectors of unit length with large inner products for chunks with common n-grams.
 

@@ -63,7 +63,7 @@ class QuantizedWeights:
         done: dict[Any, Any],
         keep: Callable[[np.ndarray], AnyArray],
     ) -> None:
-        self.graph, self._block_size, self._mode = graph, quantization.block_size, quantization.mode
+        self.graph, self._block_size, self._mode = graph, quantization.weights_per_scale, quantization.mode
         self._bits = 4 if quantization.mode == "weight_int4" else 8
         self._in_8_bits, self._done, self._keep = in_8_bits, done, keep
 

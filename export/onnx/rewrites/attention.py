@@ -1,5 +1,8 @@
 """Rules that fuse matrix products around a softmax into `Attention`."""
 
+# The parameters of a pattern are its variables: those of a variant are others.
+# pyright: reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,8 @@
 """Rules that change what `Attention` is handed: scales, transposes and repeated heads become its options."""
 
+# The parameters of a pattern are its variables: those of a variant are others.
+# pyright: reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 import onnx_ir as ir

@@ -3,6 +3,9 @@
 A rule applies only where its conditions are proven from the graph; otherwise the graph stays as it is.
 """
 
+# The parameters of a pattern are its variables: those of a variant are others.
+# pyright: reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 import math

@@ -3,6 +3,9 @@
 The operator gets inputs of rank 3, `(B, T, N · H)`: the oldest supported runtimes rotate a part of a head only there.
 """
 
+# The parameters of a pattern are its variables: those of a variant are others.
+# pyright: reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 from typing import Any

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx_ir as ir
 from onnxscript import optimizer
-from onnxscript.rewriter import RewriteRuleClassBase, pattern
+from onnxscript.rewriter import pattern
 
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import constant
@@ -22,16 +22,24 @@ class OperatorMaker(Protocol):
     def __getattr__(self, name: str) -> Callable[..., ir.Value]: ...
 
 
-class Rule(RewriteRuleClassBase):
+class Rule:
     """A rewrite rule with the symbolic sizes of the graph.
+
+    A rule has three methods, as those of `onnxscript` do: `pattern(op, ...)`, whose parameters are the variables of the
+    pattern, `check(context, ...)`, whether found values are what the rule is for, and `rewrite(op, ...)`, which makes their
+    replacement, or None where there is none.
 
     Args:
         dims: `Dims` of the graph.
         op_type: the operator of the pattern, for a rule that applies to several; otherwise "".
     """
 
+    pattern: Callable[..., ir.Value]
+    check: Callable[..., bool]
+    rewrite: Callable[..., object]
+
     def __init__(self, dims: Dims, op_type: str = "") -> None:
-        super().__init__(op_type or None)
+        self.name = op_type or type(self).__name__
         self.dims = dims
         self.op_type = op_type
 

@@ -113,8 +113,8 @@ def quantize_tree(
         QuantizationError: a pattern of `keep_float` matches no weight, or a block size without kernels.
     """
     mode = quantization.mode
-    if mode == "weight_int4" and quantization.block_size < _FEWEST_IN_BLOCK:
-        raise QuantizationError(f"tflite: blocks of {quantization.block_size} have no kernel", Remedy.BLOCKS)
+    if mode == "weight_int4" and quantization.weights_per_scale < _FEWEST_IN_BLOCK:
+        raise QuantizationError(f"tflite: blocks of {quantization.weights_per_scale} have no kernel", Remedy.BLOCKS)
     if mode != "fp16":
         for graph in graphs(model):
             use_lookups(graph)
@@ -126,7 +126,7 @@ def quantize_tree(
     if mode in KEPT:
         _keep_blocks(model, chosen, quantization)
         return
-    offsets = Offsets(model, quantization.block_size)
+    offsets = Offsets(model, quantization.weights_per_scale)
     for weight in chosen:
         _quantize(model, weight, quantization, offsets)
     if mode == "int8":
@@ -154,7 +154,7 @@ def _quantize(model: Any, weight: Weight, quantization: Quantization, offsets: O
     if quantization.mode == "fp16":
         kind, data, details = "FLOAT16", weight.values.astype("float16"), lambda graph, name: None
     elif _fits_blocks(weight, quantization, kinds):
-        kind, (data, details, offset) = "INT4", _blocks(model, weight.values, quantization.block_size)
+        kind, (data, details, offset) = "INT4", _blocks(model, weight.values, quantization.weights_per_scale)
         offsets.add(weight.tensors, offset)
     else:
         kind, (data, details) = "INT8", _rows(weight.values)
@@ -184,7 +184,7 @@ def _fits_blocks(weight: Weight, quantization: Quantization, kinds: set[tuple[st
     return (
         quantization.mode == "weight_int4"
         and len(weight.shape) == 2
-        and weight.shape[1] % quantization.block_size == 0
+        and weight.shape[1] % quantization.weights_per_scale == 0
         and kinds == {("FULLY_CONNECTED", ROWS["FULLY_CONNECTED"])}
     )
 

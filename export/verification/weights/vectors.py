@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -52,16 +52,26 @@ def carried_bias(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explai
 def _names_of_carried(values: np.ndarray, model: ModelWeights) -> set[str] | None:
     """What a kernel, a former bias and a bias follow from that give some values."""
     nothing: tuple[set[str], np.ndarray] = set(), np.zeros_like(values)
-    for length in (each for each in model.sizes if each > 1):
-        kernels = [name for name in model.of_size(length * values.size) if model.variables[name].ndim > 1]
-        for name in kernels:
-            kernel = model.variables[name].reshape(length, -1)
-            for former, vector in model.vectors(length):
-                carried, size = vector.astype("float64") @ kernel, np.abs(vector) @ np.abs(kernel)
-                for names, bias in (nothing, *model.vectors(values.size)):
-                    if _is_multiple(values, carried + bias, size + np.abs(bias), model):
-                        return {name} | former | names
+    for name, length in _kernels(values.size, model):
+        formers = model.vectors(length)
+        if not formers:
+            continue
+        kernel = model.variables[name].reshape(length, -1).astype("float64")
+        stacked = np.stack([vector for _, vector in formers]).astype("float64")
+        products = zip(formers, stacked @ kernel, np.abs(stacked) @ np.abs(kernel), strict=True)
+        for (former, _), carried, size in products:
+            for names, bias in (nothing, *model.vectors(values.size)):
+                if _is_multiple(values, carried + bias, size + np.abs(bias), model):
+                    return {name} | former | names
     return None
+
+
+def _kernels(width: int, model: ModelWeights) -> Iterator[tuple[str, int]]:
+    """The kernels whose last axes have as many numbers as a vector, and how many the axes before them have."""
+    for length in (each for each in model.sizes if each > 1):
+        for name in model.of_size(length * width):
+            if length in np.cumprod(model.variables[name].shape)[:-1]:
+                yield name, length
 
 
 def _is_multiple(values: np.ndarray, array: np.ndarray, size: np.ndarray, model: ModelWeights) -> bool:

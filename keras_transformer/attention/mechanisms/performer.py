@@ -8,7 +8,7 @@ from keras_transformer.attention.kernel_features.random_features import RandomFe
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.linear import LinearAttention
 from keras_transformer.utils.serialization import build_once, serializable
-from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Shape, Tensor
 
 # Avoids 0 / 0 only: the floor of the features keeps their sums above it.
 _EPSILON = 1e-30
@@ -82,8 +82,10 @@ class PerformerAttention(Mechanism):
     def attend(self, *operands: Any, **options: Any) -> Tensor:
         return self.linear.attend(*operands, **options)
 
-    def init_cache(self, *sizes: Any) -> Cache:
-        return self.linear.init_cache(*sizes)
+    def init_cache(
+        self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
+    ) -> Cache:
+        return self.linear.init_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtype)
 
     def extend(self, *operands: Any, **options: Any) -> tuple[Tensor, Cache]:
         return self.linear.extend(*operands, **options)

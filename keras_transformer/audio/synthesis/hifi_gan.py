@@ -113,9 +113,9 @@ class HiFiGAN(keras.layers.Layer):
 
         self._first = convolution(inputs_shape[-1], self.hidden_dim, _ENDS_KERNEL, "first_convolution")
         self._speaker = speaker_projection(self.hidden_dim, speaker_shape, self.dtype_policy)
-        self._upsampling, self._blocks = [], []
+        self._upsampling, self._blocks, width = [], [], self.hidden_dim
         for index, (stride, kernel_size) in enumerate(zip(self.strides, self.kernel_sizes, strict=True)):
-            before, width = self.hidden_dim // 2**index, self.hidden_dim // 2 ** (index + 1)
+            before, width = width, self.hidden_dim // 2 ** (index + 1)
             layer = keras.layers.Conv1DTranspose(
                 width, kernel_size, strides=stride, padding="valid", name=f"upsampling_{index}", **policy
             )

@@ -65,8 +65,8 @@ class GridRotary(AttentionPosition):
         self.features = None if features is None else tuple(features)
         self.max_wavelength = float(max_wavelength)
 
-    def build(self, *shapes: Shape) -> None:
-        self._rates(shapes[0][-1])  # Raises for heads that are too small.
+    def build(self, query_shape: Shape, *shapes: Shape) -> None:
+        self._rates(query_shape[-1])  # Raises for heads that are too small.
 
     def rotate(
         self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor

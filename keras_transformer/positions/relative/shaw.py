@@ -73,10 +73,10 @@ class ShawRelative(AttentionPosition):
         self._reach = max_distance if clips else max_distance + 1
         self.needs = frozenset({"bias", "query", "values"} if use_values else {"bias", "query"})
 
-    def build(self, query_shape: Shape, value_shape: Shape) -> None:
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, *shapes: Shape) -> None:
         self.key_embeddings = self._table("key_embeddings", query_shape[-1])
         if self.use_values:
-            self.value_embeddings = self._table("value_embeddings", value_shape[-1])
+            self.value_embeddings = self._table("value_embeddings", (value_shape or query_shape)[-1])
 
     def _table(self, name, width):
         initializer = keras.initializers.get(self.initializer)

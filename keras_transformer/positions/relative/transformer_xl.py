@@ -70,7 +70,7 @@ class TransformerXLRelative(AttentionPosition):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
 
-    def build(self, query_shape: Shape, value_shape: Shape) -> None:
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, *shapes: Shape) -> None:
         heads = tuple(query_shape[2:])
         width = self.width or heads[0] * heads[1]
         if width % 2:

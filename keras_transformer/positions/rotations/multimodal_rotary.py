@@ -76,8 +76,8 @@ class MultimodalRotary(AttentionPosition):
         if isinstance(self.scaling, DynamicNTKScaling | LongRoPEScaling):
             raise ValueError(f"scaling must not depend on the length of the sequence. Received: {scaling}")
 
-    def build(self, *shapes: Shape) -> None:
-        self._sections(shapes[0][-1])  # Raises for heads of another width.
+    def build(self, query_shape: Shape, *shapes: Shape) -> None:
+        self._sections(query_shape[-1])  # Raises for heads of another width.
 
     def rotate(
         self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor

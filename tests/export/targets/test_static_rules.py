@@ -148,8 +148,8 @@ def pooled(activation=0, kind="INT8", batch=1):
     return built.finish(y=built.add("MAX_POOL_2D", ("x",), kind, (batch, 2, 2, 2), "Pool2D", **options))
 
 
-def reduced(axis):
-    built = Built(x=("INT8", (1, 4, 2)))
+def reduced(axis, channels=2):
+    built = Built(x=("INT8", (1, 4, channels)))
     return built.finish(
         y=built.add("MEAN", ("x", built.constant(np.array([axis], "int32"))), "INT8", (1, 2), "Reducer")
     )
@@ -167,9 +167,29 @@ def widened(sides):
     return built.finish(y=built.add("PAD", ("x", built.constant(np.array(sides, "int32"))), "INT8", shape, "Pad"))
 
 
-def probabilities(count):
-    built = Built(x=("INT8", (1, count)))
-    return built.finish(y=built.add("SOFTMAX", ("x",), "INT8", (1, count), "Softmax"))
+def probabilities(count, rows=1):
+    built = Built(x=("INT8", (1, rows, count)))
+    return built.finish(y=built.add("SOFTMAX", ("x",), "INT8", (1, rows, count), "Softmax"))
+
+
+def dilated(height, width):
+    built = Built(x=("INT8", (1, 8, 8, 2)))
+    kernel, bias = built.constant(np.ones((1, 3, 3, 2), "int8")), built.constant(np.zeros(2, "int32"))
+    options = {"strideW": 1, "strideH": 1, "dilationHFactor": height, "dilationWFactor": width, "depthMultiplier": 1}
+    found = built.add("DEPTHWISE_CONV_2D", ("x", kernel, bias), "INT8", (1, 8, 8, 2), "DepthwiseConv2D", **options)
+    return built.finish(y=found)
+
+
+def joined(value):
+    built = Built(x=("INT8", (1, 2)))
+    constant = built.constant(np.array([value], "int8"))
+    return built.finish(y=built.add("CONCATENATION", ("x", constant), "INT8", (1, 4), "Concatenation", axis=1))
+
+
+def packed(axis):
+    built = Built(x=("INT8", (1, 4)))
+    shape = (2, 1, 4) if axis == 0 else (1, 2, 4)
+    return built.finish(y=built.add("PACK", ("x", "x"), "INT8", shape, "Pack", axis=axis, valuesCount=2))
 
 
 def plain(kind, op="NEG"):
@@ -188,7 +208,12 @@ def plain(kind, op="NEG"):
         (reduced(-3), "MEAN", "reduction of the batch"),
         (sliced(2), "STRIDED_SLICE", "slices with steps or new axes"),
         (widened([[0, 1], [0, 0], [0, 0]]), "PAD", "padding of the batch"),
-        (probabilities(16_001), "SOFTMAX", "softmax of more than 16,000 numbers"),
+        (reduced(2, channels=6), "MEAN", "a mean of channels whose number is no multiple of 4"),
+        (dilated(2, 1), "DEPTHWISE_CONV_2D", "dilations that differ"),
+        (joined([0, 1]), "CONCATENATION", "a constant in a concatenation"),
+        (packed(0), "PACK", "packing in the batch"),
+        (probabilities(16_001), "SOFTMAX", "softmax of more than one row, or of more than 16,000 numbers"),
+        (probabilities(4, rows=2), "SOFTMAX", "softmax of more than one row, or of more than 16,000 numbers"),
         (dynamic(), "ADD", "dynamic shapes"),
     ],
 )
@@ -206,6 +231,10 @@ def test_the_edge_tpu_refuses(built, op, reason):
         reduced(1),
         sliced(1),
         widened([[0, 0], [1, 0], [0, 1]]),
+        reduced(2, channels=8),
+        dilated(2, 2),
+        joined([0, 0]),
+        packed(1),
         probabilities(16_000),
     ],
 )

@@ -28,7 +28,7 @@ class Built:
         graph.inputs = list(self.tensors.values())
 
     def constant(self, array):
-        kinds = {"float32": "FLOAT32", "int32": "INT32", "int64": "INT64", "bool": "BOOL"}
+        kinds = {"float32": "FLOAT32", "int8": "INT8", "int32": "INT32", "int64": "INT64", "bool": "BOOL"}
         array = np.asarray(array)
         return self.graph.add_constant(f"constant_{len(self.graph.tensors)}", kinds[str(array.dtype)], array)
 

@@ -169,6 +169,7 @@ def _refined(
     bins = DistributionBins(refinement.num_bins, size.curvature, dtype="float32", name="distribution_bins")(boxes)
     place = query_positions(size.hidden_dim)
     before = first = logits = None
+    refined = boxes
     for index in range(size.num_layers):
         positions = ops.clip(place(boxes), -_LARGEST_POSITION, _LARGEST_POSITION)
         x = blocks.block(index)(x, maps, boxes, positions=positions)

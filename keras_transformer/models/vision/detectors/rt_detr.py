@@ -138,6 +138,7 @@ def RTDETR(
     place = query_positions(size.hidden_dim)
     options: Config = {"norm": LayerNormalization(epsilon=layer_norm_epsilon), "dropout": dropout}
     blocks = DecoderBlocks(size, cross_attention, activation, attention_dropout, hidden_dropout, options)
+    refined = boxes
     for index in range(size.num_layers):
         x = blocks.block(index)(x, maps, boxes, positions=place(boxes))
         refined = BoxRefinement(dtype="float32", name=f"{REFINED}{index}")(x, boxes)
