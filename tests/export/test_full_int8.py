@@ -127,6 +127,15 @@ def test_products_by_a_sixth_are_scales(full_int8):
     assert kinds[1].count("Transpose") == 1  # Of the images.
 
 
+def test_what_stands_between_floats_and_integers_takes_little_room(full_int8):
+    graph = read_onnx(full_int8.bundle("gated_onnx") / "full_int8/model.onnx").graph
+    biases = [each for each in graph if each.inputs[0].is_initializer() and each.inputs[0].dtype.name == "INT32"]
+    assert [len(each.inputs) for each in biases] == [2] * len(biases)
+    assert len(biases) >= 4
+    between = [each for each in graph if each.op_type == "QuantizeLinear"]
+    assert max(len(value.name) for each in between for value in (*each.inputs[1:], *each.outputs)) < 8
+
+
 def test_numbers_beside_a_mask_stay_float(full_int8):
     (graph,) = graphs(read_file(full_int8.bundle("attention_tflite") / "full_int8/model.tflite"))
     kinds = [(graph.kind(each), graph.type(int(each.inputs[0]))) for each in graph.subgraph.operators]
