@@ -325,6 +325,58 @@ def test_means_are_pools_behind_channels_that_come_first(before, pools):
     assert rewritten(POOLED, {"x": random(3, 6, 5, 2)}, BEFORE=before)["GlobalAveragePool"] == pools
 
 
+CAUSAL = """
+<ir_version: 10, opset_import: ["" : 18]>
+g (float[batch, length, 2] x) => (float[batch, length, 3] y)
+<float[3, 2, 1, 3] kernel = {0.5, -1.0, 2.0, 0.25, 1.0, 1.5, 1.0, 0.5, -1.0, 0.0, 2.0, 1.0, -0.5, 0.25, 1.0, 1.0, 2.0, 3.0},
+ float[3] bias = {1.0, -2.0, 0.5}, int64[1] rows = {ROW}, int64[6] pads = {PADS}>
+{
+  padded = Pad(x, pads)
+  row = Unsqueeze(padded, rows)
+  channels = Transpose<perm = [0, 3, 1, 2]>(row)
+  convolved = Conv<dilations = [1, 2], pads = [0, SIDE, 0, 0]>(channels, kernel)
+  turned = Transpose<perm = [0, 2, 3, 1]>(convolved)
+  sequence = Squeeze(turned, rows)
+  biased = Add(sequence, bias)
+  y = Relu(biased)
+}
+"""
+
+
+@pytest.mark.parametrize(("pads", "side", "row"), [("0, 4, 0, 0, 0, 0", 0, 1), ("0, 1, 0, 0, 2, 0", 1, -3)])
+def test_a_causal_convolution_is_one_operator(pads, side, row):
+    found = rewritten(CAUSAL, {"x": random(2, 7, 2)}, PADS=pads, SIDE=side, ROW=row)
+    assert found == {"Unsqueeze": 1, "Transpose": 2, "Conv": 1, "Relu": 1, "Squeeze": 1}
+
+
+def test_between_two_convolutions_over_a_sequence_no_axis_is_moved():
+    second = """last = Unsqueeze(active, rows)
+  last_channels = Transpose<perm = [0, 3, 1, 2]>(last)
+  pooled = MaxPool<kernel_shape = [1, 2]>(last_channels)
+  last_turned = Transpose<perm = [0, 2, 3, 1]>(pooled)
+  y = Squeeze(last_turned, rows)"""
+    text = CAUSAL.replace("y = Relu(biased)", f"active = Relu(biased)\n  {second}")
+    found = rewritten(text, {"x": random(2, 7, 2)}, PADS="0, 4, 0, 0, 0, 0", SIDE=0, ROW=1)
+    assert found == {"Unsqueeze": 1, "Transpose": 2, "Conv": 1, "Relu": 1, "MaxPool": 1, "Squeeze": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (("0, 4, 0, 0, 0, 0", "0, 3, 1, 0, 1, 0"), {"Pad": 1, "Add": 0}),  # Channels are added, which the kernel lacks.
+        (("Pad(x", 'Pad<mode = "edge">(x'), {"Pad": 1, "Add": 0}),
+        (("float[3] bias = {1.0, -2.0, 0.5}", "float[1] bias = {1.0}"), {"Pad": 0, "Add": 1}),
+    ],
+)
+def test_what_a_convolution_cannot_add_by_itself_stays(change, left):
+    text = CAUSAL.replace("PADS", "0, 4, 0, 0, 0, 0").replace("SIDE", "0").replace("ROW", "1").replace(*change)
+    if "0, 3, 1, 0, 1, 0" in text:
+        text = text.replace("float[batch, length, 2] x", "float[batch, length, 1] x")
+    feeds = {"x": random(2, 7, 1 if "length, 1] x" in text else 2)}
+    found = rewritten(text, feeds)
+    assert {key: found[key] for key in left} == left
+
+
 def test_layer_normalization():
     assert rewritten(LAYER_NORM, {"x": random(2, 3, 4)}, AXIS=-1)["LayerNormalization"] == 1
     assert rewritten(LAYER_NORM, {"x": random(2, 3, 4)}, AXIS=2)["LayerNormalization"] == 1
