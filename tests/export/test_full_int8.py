@@ -109,6 +109,16 @@ def test_hard_swishes_are_sums_and_products_that_a_cpu_computes_at_once(full_int
     assert (kinds.count("ADD"), kinds.count("MUL")) == (2, 6)
 
 
+def test_a_norm_has_one_difference_and_its_square(full_int8):
+    (graph,) = graphs(read_file(full_int8.bundle("attention_tflite") / "full_int8/model.tflite"))
+    graph.find_uses()
+    operators = {graph.kind(each): each for each in graph.subgraph.operators}
+    assert "SQUARED_DIFFERENCE" not in operators
+    readers = [graph.kind(each) for each in graph.readers[int(operators["SUB"].outputs[0])]]
+    assert [*map(graph.kind, graph.subgraph.operators)].count("SUB") == 1
+    assert sorted(readers) == ["MUL", "MUL", "MUL"]  # By itself, which reads it twice, and by the inverse deviation.
+
+
 def test_bounds_beyond_the_range_are_left_out_and_functions_are_of_integers(full_int8):
     (graph,) = graphs(read_file(full_int8.bundle("bounded_tflite") / "full_int8/model.tflite"))
     kinds = {graph.kind(each): graph.type(int(each.inputs[0])) for each in graph.subgraph.operators}

@@ -23,7 +23,7 @@ from keras_transformer.export.tflite.quantization.activation_ranges import Range
 from keras_transformer.export.tflite.quantization.integer_kernels import (
     compute_in_integers,
     drop_idle_bounds,
-    split_hard_swishes,
+    split_operators,
 )
 from keras_transformer.export.tflite.quantization.scales import check_scales
 from keras_transformer.export.tflite.tree import indices, read, read_file, schema, write, write_file
@@ -55,7 +55,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     content, quantization = path.read_bytes(), spec.quantization
     bits = quantization.activation_bits
     if spec.target is None:
-        content = split_hard_swishes(content)
+        content = split_operators(content, bits)
     batches, method = batches_of(quantization), quantization.ranges
     ranges = tensor_ranges(content, batches, method, bits)
     before = read(content)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph, graphs
-from keras_transformer.export.tflite.tree import indices, read, schema, write
+from keras_transformer.export.tflite.tree import indices, read, schema, signature_of, write
 
 if TYPE_CHECKING:
     from ai_edge_litert.schema_py_generated import ModelT, OperatorT
@@ -23,34 +23,72 @@ _UNKNOWN = ("ELU",)
 BOUNDS = ("MINIMUM", "MAXIMUM")
 
 
-def split_hard_swishes(content: bytes) -> bytes:
-    """A float file whose hard swishes are sums and products, `x · min(max(x + 3, 0), 6) / 6`.
+def split_operators(content: bytes, bits: int = 8) -> bytes:
+    """A float file of operators that XNNPACK has kernels of integers for.
+
+    A hard swish is `x · min(max(x + 3, 0), 6) / 6`, and with activations of 8 bits a squared difference, as of a norm, is
+    the square of a difference.
 
     Args:
         content: bytes of a float .tflite file.
+        bits: of the activations.
 
     Returns:
-        The same bytes, if there are none.
+        The same bytes, if there are no such operators.
     """
-    model = read(content)
-    count = sum(graph.replace_operators(_split) for graph in graphs(model))
+    model, count = read(content), 0
+    for graph in graphs(model):
+        count += graph.replace_operators(_split_hard_swish)
+        if bits == 8:
+            count += graph.replace_operators(_split_squared_difference)
+            _share_differences(graph)
     return write(model) if count else content
 
 
-def _split(graph: Graph, operator: OperatorT) -> bool:
+def _split_hard_swish(graph: Graph, operator: OperatorT) -> bool:
     if graph.kind(operator) != "HARD_SWISH":
         return False
     (x,), (result,) = indices(operator.inputs), indices(operator.outputs)
     add, multiply = schema().AddOptionsT(), schema().MulOptionsT()
     add.fusedActivationFunction = schema().ActivationFunctionType.RELU6
-    sizes = graph.tensors[x].shapeSignature
-    shape = [None if size < 0 else int(size) for size in (graph.tensors[x].shape if sizes is None else sizes)]
     numbers = [graph.constant(np.array(each, "float32"), "hard_swish") for each in (3.0, 1 / 6)]
-    gates = [graph.add_tensor(f"{graph.name(result)}/gate_{each}", "FLOAT32", shape) for each in ("sum", "product")]
+    gates = [_like(graph, result, f"gate_{each}") for each in ("sum", "product")]
     graph.emit("ADD", (x, numbers[0]), gates[0], add)
     graph.emit("MUL", (gates[0], numbers[1]), gates[1], multiply)
     graph.emit("MUL", (x, gates[1]), result, multiply)
     return True
+
+
+def _split_squared_difference(graph: Graph, operator: OperatorT) -> bool:
+    if graph.kind(operator) != "SQUARED_DIFFERENCE" or graph.type(int(operator.outputs[0])) != "FLOAT32":
+        return False
+    (result,) = indices(operator.outputs)
+    difference = _like(graph, result, "difference")
+    graph.emit("SUB", tuple(indices(operator.inputs)), difference, schema().SubOptionsT())
+    graph.emit("MUL", (difference, difference), result, schema().MulOptionsT())
+    return True
+
+
+def _like(graph: Graph, index: int, label: str) -> int:
+    """A new tensor of the name, with a label, and of the shape of another."""
+    return graph.add_tensor(f"{graph.name(index)}/{label}", "FLOAT32", signature_of(graph.tensors[index]))
+
+
+def _share_differences(graph: Graph) -> None:
+    """Computes equal differences once: a norm divides the one whose square it has."""
+    known, other, kept = dict[tuple[int, ...], int](), dict[int, int](), []
+    graph.find_uses()
+    for operator in graph.subgraph.operators:
+        operator.inputs = np.array([other.get(index, index) for index in indices(operator.inputs)], "int32")
+        result, key = int(operator.outputs[0]) if len(operator.outputs) else -1, tuple(indices(operator.inputs))
+        is_difference = graph.kind(operator) == "SUB" and not operator.builtinOptions.fusedActivationFunction
+        if is_difference and key in known and result not in graph.ends:
+            other[result] = known[key]
+            continue
+        if is_difference:
+            known.setdefault(key, result)
+        kept.append(operator)
+    graph.subgraph.operators[:] = kept
 
 
 def drop_idle_bounds(model: ModelT, ranges: Mapping[tuple[int, int], tuple[float, float]]) -> None:
