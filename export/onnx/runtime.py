@@ -38,7 +38,7 @@ def onnx_session(path: str, num_threads: int, keeps_spinning: bool = True) -> on
     options.inter_op_num_threads = 1  # Operations run one after another, each on all threads.
     options.log_severity_level = 4  # Errors are raised, not printed.
     options.add_session_config_entry("session.load_model_format", "ONNX")  # Only that is checked, not ORT's own format.
-    # Products of uint8 and int8 are exact on processors without VNNI too. With VNNI they are, and the option doubles their time.
+    # Products of uint8 and int8 are exact on processors without VNNI too; with VNNI, the option would double their time.
     options.add_session_config_entry("session.x64quantprecision", "0" if has_exact_products(_flags()) else "1")
     # Activations that a file has in float or in 16 bits are not rounded to 8 where a dequantized weight is multiplied.
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
