@@ -2,12 +2,14 @@
 
     python benchmarks/full_int8.py --data-dir DIR     # DIR/cifar10_jpeg_subset, DIR/fsdd, DIR/sentence_cls
     python benchmarks/full_int8.py --data-dir DIR --networks LSTM GRU --directory KEPT    # keeps what was trained
+    python benchmarks/full_int8.py --data-dir DIR --networks "depthwise CNN" --train
     python benchmarks/full_int8.py --tiny             # smoke test: random data, one step of training
 
 The networks are trained here for some minutes on CIFAR-10, drawn shapes, the Free Spoken Digit Dataset and the questions of
 TREC. All files are calibrated on the same examples, those of the peers in a process each: TensorFlow's converter,
 ai-edge-quantizer and onnxruntime.quantization. Accuracy is in percent over the test examples, of images with classes of
 pixels over the pixels; time is that of one example, the least of `--rounds`, since these are short times of busy machines.
+With `--train`, "trained" is the model after further epochs with its integers, and "float32, trained" after as many without.
 """
 
 import os
@@ -20,7 +22,7 @@ import subprocess
 import sys
 
 import numpy as np
-from integer_networks import IGNORED, NETWORKS, trained
+from integer_networks import IGNORED, NETWORKS, trained, trained_on
 from measure import Table, arguments, take_turns, timed, versions, working_folder
 
 from keras_transformer.export import ExportError, FullInt8, export
@@ -74,18 +76,20 @@ def accuracy(run, rows, data):
     return round(100 * float(np.mean((np.concatenate(found) == data.truth)[counted])), 2)
 
 
-def our_files(model, calibration, folder, options):
+def our_files(model, further, calibration, folder, options):
     """The float files, and those of integers: by format and label."""
-    modes = {method: FullInt8(calibration, ranges=method, tolerance=10.0) for method in options.ranges}
+    modes = {method: (model, FullInt8(calibration, ranges=method, tolerance=10.0)) for method in options.ranges}
     if options.wide:
-        modes["16 bits"] = FullInt8(calibration, activation_bits=16, tolerance=10.0)
+        modes["16 bits"] = model, FullInt8(calibration, activation_bits=16, tolerance=10.0)
+    if further:
+        modes["trained"] = further[0], FullInt8(calibration, tolerance=10.0)
     found = {format: {"float32": folder / "float" / f"model.{format}"} for format in options.formats}
     export(model, folder / "float", options.formats, progress=False)
-    for label, mode in modes.items():
+    for label, (exported, mode) in modes.items():
         for format, files in found.items():
             path = folder / label / format
             try:
-                report = export(model, path, [format], quantize=mode, progress=False)
+                report = export(exported, path, [format], quantize=mode, progress=False)
             except ExportError as error:
                 print(f"{format}, {label}: {error}", flush=True)
             else:
@@ -115,7 +119,11 @@ def measure(table, options, name):
     with working_folder(options.directory, name) as folder:
         model = trained(name, data, folder / "model.keras", options)
         np.savez(folder / "calibration.npz", **calibration)
-        every = our_files(model, calibration, folder, options)
+        further = trained_on(model, name, data, options) if options.train else []
+        if further:
+            score = accuracy(lambda arrays: np.asarray(further[1](arrays)), None, data)
+            table.add(network=name, format="keras", file="float32, trained", accuracy=score)
+        every = our_files(model, further, calibration, folder, options)
         add_peers(every, folder)
         for format, files in every.items():
             opened = {label: runner(path, options.threads) for label, path in files.items()}
@@ -141,6 +149,7 @@ def main():
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--ranges", nargs="+", choices=RANGES, default=["mse"])
+    parser.add_argument("--train", action="store_true", help="files of a model that trained with its integers, too")
     parser.add_argument("--wide", action="store_true", help="files with activations of 16 bits, too")
     parser.add_argument("--test-examples", type=int, default=2000, help="images to test on")
     parser.add_argument("--threads", type=int, default=2)

@@ -16,10 +16,12 @@ from keras import layers
 from measure import module_of
 from micro import separable
 
-from keras_transformer import load_model, models, tasks
+from keras_transformer import load_model, models, tasks, training
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 BATCH, IGNORED = 64, 255
+# Of those that follow with integers.
+FURTHER_EPOCHS = 2
 # Steps and bands of a spectrogram of a spoken digit, and the samples of a window.
 STEPS, BANDS, WINDOW = 48, 32, 200
 # Words of a question, and the least number of times that a known word occurs.
@@ -52,6 +54,22 @@ def small_cnn():
     units = [*unit(32), *unit(32, 2), *unit(64), *unit(64, 2), *unit(128, 2)]
     head = [layers.GlobalAveragePooling2D(), layers.Dense(64, "relu"), layers.Dense(10, name="logits")]
     return keras.Sequential([keras.Input((32, 32, 3), name="images"), *units, *head])
+
+
+def depthwise_cnn():
+    """Separable convolutions with few numbers for each scale, and norms whose factors differ by channel."""
+
+    def convolved(layer):
+        return [layer, layers.BatchNormalization(momentum=0.9), layers.ReLU(6)]
+
+    def unit(width, strides=1):
+        depthwise = layers.DepthwiseConv2D(3, strides, padding="same", use_bias=False)
+        return [*convolved(depthwise), *convolved(layers.Conv2D(width, 1, use_bias=False))]
+
+    first = convolved(layers.Conv2D(16, 3, padding="same", use_bias=False))
+    units = [*unit(32, 2), *unit(64), *unit(64, 2), *unit(128), *unit(128, 2), *unit(128)]
+    head = [layers.GlobalAveragePooling2D(), layers.Dense(10, name="logits")]
+    return keras.Sequential([keras.Input((32, 32, 3), name="images"), *first, *units, *head])
 
 
 def of_application(name, size, **options):
@@ -224,6 +242,7 @@ def random_data(shapes, classes, targets=()):
 
 NETWORKS = {
     "small CNN": Network(small_cnn, pixels(32), 4),
+    "depthwise CNN": Network(depthwise_cnn, pixels(32), 6),
     "MobileNetV2 0.35": Network(of_application("MobileNetV2", 64, alpha=0.35), pixels(64), 4),
     "MobileNetV3Small": Network(of_application("MobileNetV3Small", 64, include_preprocessing=False), pixels(64), 4),
     "EfficientNetB0": Network(of_application("EfficientNetB0", 48), pixels(48, (1.0, 0.0)), 2),
@@ -244,15 +263,27 @@ def trained(name, data, path, options):
     if not path.exists():
         keras.utils.set_random_seed(0)
         network = NETWORKS[name]
-        model = network.make()
-        count = BATCH if options.tiny else len(data.labels)
-        steps = count // BATCH if options.tiny else network.epochs * (count // BATCH)
-        rate = keras.optimizers.schedules.CosineDecay(
-            network.rate / 10, steps, alpha=0.01, warmup_target=network.rate, warmup_steps=min(100, steps - 1)
-        )
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=IGNORED)
-        model.compile(keras.optimizers.Adam(rate), loss)
-        rows = {key: array[:count] for key, array in data.train.items()}
-        model.fit(rows, data.labels[:count], batch_size=BATCH, epochs=1 if options.tiny else network.epochs, verbose=0)
-        model.save(path)
+        fitted(network.make(), data, network.rate, network.epochs, options).save(path)
     return load_model(path)
+
+
+def trained_on(model, name, data, options):
+    """A model after further epochs with its integers, and after as many in float."""
+    twin = keras.models.clone_model(model)
+    twin.set_weights(model.get_weights())
+    aware = training.quantization_aware(model, "full_int8")
+    rate = NETWORKS[name].rate / 4
+    return [fitted(each, data, rate, FURTHER_EPOCHS, options) for each in (aware, twin)]
+
+
+def fitted(model, data, rate, epochs, options):
+    count, epochs = (BATCH, 1) if options.tiny else (len(data.labels), epochs)
+    steps = epochs * (count // BATCH)
+    schedule = keras.optimizers.schedules.CosineDecay(
+        rate / 10, steps, alpha=0.01, warmup_target=rate, warmup_steps=min(100, steps - 1)
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=IGNORED)
+    model.compile(keras.optimizers.Adam(schedule), loss, jit_compile=False)
+    rows = {key: array[:count] for key, array in data.train.items()}
+    model.fit(rows, data.labels[:count], batch_size=BATCH, epochs=epochs, verbose=0)
+    return model

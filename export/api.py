@@ -13,6 +13,7 @@ from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS
 from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization.kept import check_models
+from keras_transformer.export.quantization.learned_ranges import is_trained_with_integers, ordinary_model
 from keras_transformer.export.quantization.precisions import Mode, Modes
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.reporting.progress import Progress
@@ -84,7 +85,8 @@ def export(
     Args:
         model: any Keras model or layer: functional, sequential, subclassed, loaded from a `.keras` or `.h5` file, or a
             `keras.layers.TFSMLayer` of a SavedModel. A model that was called takes the shapes of that call, with any number
-            of rows; `ExportOptions(inputs=...)` says others, and those of one that was not.
+            of rows; `ExportOptions(inputs=...)` says others, and those of one that was not. A model of
+            `training.quantization_aware(model, "full_int8")` is exported with `FullInt8` and the ranges that it has learned.
         directory: path of the bundle to write. An existing bundle is replaced; anything else is kept, and an error.
         formats: one or more keys of `FORMATS`: `"saved_model"`, `"tflite"`, `"onnx"`, all three by default; or `"openvino"`,
             which is made from the ONNX files.
@@ -130,6 +132,8 @@ def export(
     """
     require_keras("export")
     check_is_layer(model)
+    if is_trained_with_integers(model):
+        model, quantize = ordinary_model(model, quantize)
     form, options = _functional(model, options)
     request = request_of(form, directory, formats, quantize, tokenizer, probes, options)
     if not _is_on_tensorflow():

@@ -327,3 +327,13 @@ class Rows(keras.layers.Layer):
         '`"gguf"` and `"learned"` keep integers of weights as they are; a weight of the model has changed since.',
         "leave it in float: quantize={name}(keep_float=({weight!r},))",
     )
+    LEARNED = (
+        "A model that was trained for other files",
+        '`quantization_aware(model, "full_int8")` trains the integers of `FullInt8`, with activations of 8 bits.',
+        "pass quantize=FullInt8(data)",
+    )
+    TRAINED = (
+        "Ranges that were not learned",
+        '`quantization_aware(model, "full_int8")` learns the ranges of activations in `fit`; without, there are none.',
+        "train it: aware.fit(x, y)",
+    )

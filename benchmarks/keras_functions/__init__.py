@@ -2,7 +2,7 @@
 
 import keras
 
-from . import core, images, linear_algebra, networks, numbers, reductions, tensors  # noqa: F401  They fill `CASES`.
+from . import core, images, linear_algebra, networks, numbers, options, reductions, tensors  # noqa: F401  They fill `CASES`.
 from .case import CASES
 
 __all__ = ["CASES", "functions", "missing"]

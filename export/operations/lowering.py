@@ -15,8 +15,6 @@ from keras_transformer.export.graph.part import GraphPart, Node
 from keras_transformer.export.graph.repeated_layers import MARK as REPEATED
 from keras_transformer.export.graph.repeated_layers import WEIGHT
 from keras_transformer.export.operations.branches import with_two_branches
-from keras_transformer.export.operations.carried_lists import with_carried_elements
-from keras_transformer.export.operations.counted_loops import with_counters
 from keras_transformer.export.operations.insertion import (
     INSERTED,
     Call,
@@ -28,6 +26,9 @@ from keras_transformer.export.operations.insertion import (
     traced,
     value_key,
 )
+from keras_transformer.export.operations.loops.carried_lists import with_carried_elements
+from keras_transformer.export.operations.loops.counters import with_counters
+from keras_transformer.export.operations.loops.reversed_lists import with_stacks_reversed
 from keras_transformer.export.operations.operation import ONNX, Decomposed, Lowering, Native, Refused
 from keras_transformer.export.operations.table import lowerings_in
 from keras_transformer.export.remedies import Remedy
@@ -58,7 +59,7 @@ def lowered(
     """
     given = graph.outlined if is_outlined else graph.graph_def
     found = with_two_branches(given)
-    found = with_carried_elements(with_counters(found)) if format == ONNX else found
+    found = with_stacks_reversed(with_carried_elements(with_counters(found))) if format == ONNX else found
     # What takes the place of one operation may let another one be replaced, such as the part of a complex number.
     lowerings = lowerings_in(format)
     for number in range(_MOST_PASSES):

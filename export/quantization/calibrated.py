@@ -12,7 +12,10 @@ from keras_transformer.export.quantization.ranges import RANGES
 from keras_transformer.export.remedies import Remedy
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.quantization.calibration_data import Batch, Calibration
+    from keras_transformer.export.quantization.learned_ranges import LearnedRanges
 
 # What inputs and outputs may be, by the bits of the activations.
 _ENDS = {8: ("float32", "int8", "uint8"), 16: ("float32", "int16")}
@@ -68,6 +71,9 @@ class FullInt8(Quantization):
         input_type: "float32" (default), "int8" or "uint8", or with activations of 16 bits "int16": what float inputs are in
             a TFLite file. A loaded bundle takes floats in any case.
         output_type: the same of float outputs.
+        trained: model of `training.quantization_aware(model, "full_int8")`, whose ranges the files have, and whose outputs
+            they are compared with; `export` sets it where it is given such a model. Tensors inside of layers have measured
+            ranges.
         keep_float, tolerance: see `Quantization`.
 
     Raises:
@@ -86,6 +92,12 @@ class FullInt8(Quantization):
     activation_bits: int = 8  # pyright: ignore[reportIncompatibleMethodOverride]
     input_type: str = "float32"
     output_type: str = "float32"
+    trained: keras.Model | LearnedRanges | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def learned(self) -> LearnedRanges | None:
+        """The ranges of the trained model, where they are measured already: see `QuantizedCopies`."""
+        return cast("LearnedRanges | None", self.trained)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,6 +17,8 @@ _CLIPPED = 1e-5
 _SHARES = np.linspace(0.05, 1.0, 96)
 # The probability of a value in a bin where the integers tell of none.
 _NEVER = 1e-9
+# What rounding makes of means and extremes of the same numbers, as a share of their size.
+SAME = 1e-4
 # By what share the scale of a file may differ from that of the range.
 _CLOSE = 1e-4
 
@@ -38,6 +40,7 @@ class RangeObserver:
         self._limit = 0.0
         self._least, self._largest = 0.0, 0.0
         self._sums, self._batches = np.zeros(2), 0
+        self._moments = np.zeros(3)
 
     def add(self, array: np.ndarray) -> None:
         """Adds the values of a batch; infinite ones do not count."""
@@ -45,6 +48,7 @@ class RangeObserver:
         values = values[np.isfinite(values)]
         if values.size == 0:
             return
+        self._moments += values.size, values.sum(), np.square(values).sum()
         ends = min(0.0, float(values.min())), max(0.0, float(values.max()))
         self._sums, self._batches = self._sums + ends, self._batches + 1
         self._least, self._largest = min(self._least, ends[0]), max(self._largest, ends[1])
@@ -61,6 +65,28 @@ class RangeObserver:
             self._counts = np.zeros_like(self._counts)
             self._counts[quarter:-quarter] = pairs
             self._limit *= 2
+
+    def factor_of(self, other: RangeObserver) -> float | None:
+        """The positive factor by which the numbers that another one has seen are these, in any order and up to rounding.
+
+        Example:
+
+        >>> ours, theirs = RangeObserver(), RangeObserver()
+        >>> ours.add(np.array([1.0, -2.0, 3.0])), theirs.add(np.array([-4.0, 6.0, 2.0]))
+        (None, None)
+        >>> ours.factor_of(theirs)
+        0.5
+        """
+        count, size, shape = self._shape()
+        others, others_size, others_shape = other._shape()
+        is_same = count == others and size > 0 and others_size > 0 and bool((abs(shape - others_shape) < SAME).all())
+        return size / others_size if is_same else None
+
+    def _shape(self) -> tuple[int, float, np.ndarray]:
+        """How many numbers there are, the root of their mean square, and their mean and extremes as shares of it."""
+        count, total, squares = self._moments
+        size = float(np.sqrt(squares / max(count, 1)))
+        return int(count), size, np.array([total / max(count, 1), self._least, self._largest]) / (size or 1.0)
 
     def range(self, method: str, bits: int = 8) -> tuple[float, float]:
         """The least and the largest number that integers have to represent; 0 is among them.

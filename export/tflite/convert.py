@@ -25,6 +25,7 @@ from keras_transformer.export.tflite.passes.interface import describe, name_inte
 from keras_transformer.export.tflite.passes.products import complete_products
 from keras_transformer.export.tflite.tree import read, write_file
 from keras_transformer.export.tflite.weights.insert_weights import Inserter
+from keras_transformer.export.tflite.weights.integers import store_integers
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.freed_memory import give_back
@@ -84,6 +85,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         model = _without_captures(traced, spec)
     join_dilations(model)
     fuse(model, spec.folds_factors)
+    store_integers(model)
     if spec.target is not None:
         spec.target.rewrite(model)
     name_interface(model, spec)

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import timestamp, write_manifest
@@ -24,6 +24,7 @@ from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores, open_artifact
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.calibration_data import Batch, Calibration, bundle_batches
+from keras_transformer.export.quantization.learned_ranges import LearnedRanges
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
@@ -35,6 +36,9 @@ from keras_transformer.export.verification.quantized.weights import QuantizedWei
 from keras_transformer.export.writing.judgment import Given, judge
 from keras_transformer.export.writing.quantized_files import advice_on_weights, open_copy, quantize_files
 from keras_transformer.generation import GenerationSpec
+
+if TYPE_CHECKING:
+    import keras
 
 # Batches of calibration data that a bundle is verified with.
 _MOST_PROBES = 16
@@ -66,6 +70,7 @@ class QuantizedCopies:
         self._measured: dict[str, Measurement] = {}
         self._predictions: FloatPredictions | None = None
         self._calibrations: list[tuple[Calibration, list[Batch]]] = []
+        self._learned: tuple[int, int, LearnedRanges] | None = None
 
     def write(self, quantization: Quantization, folder: pathlib.Path, title: str) -> dict[str, Artifact]:
         """Fills a folder with a bundle of one precision.
@@ -147,8 +152,12 @@ class QuantizedCopies:
             return {key: each for key, each in spec.probes().items() if key in spec.names(name)}
         batches = batches_of(spec.quantization)[:_MOST_PROBES]
         key = next(iter(self._manifest.artifact(name).signatures))
-        model = open_artifact(self._source, self._manifest, name, key)
-        return {key: [Probe(each, f"calibration data {n}", dict(model(each))) for n, each in enumerate(batches)]}
+        model, learned = open_artifact(self._source, self._manifest, name, key), spec.quantization.learned
+        outputs = [dict(model(each)) for each in batches]
+        if learned is not None:
+            outputs = [learned.expected(n, each) for n, each in enumerate(outputs)]
+        pairs = enumerate(zip(batches, outputs, strict=True))
+        return {key: [Probe(batch, f"calibration data {n}", each) for n, (batch, each) in pairs]}
 
     def _further_probes(self, name: str, spec: ExportSpec) -> dict[str, list[Probe]]:
         """Other batches and lengths of usual numbers, on which files run that take any numbers."""
@@ -166,7 +175,17 @@ class QuantizedCopies:
         if known is None:
             known = bundle_batches(data, self._manifest)
             self._calibrations.append((data, known))
-        return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, calibration=known))
+        changes: dict[str, Any] = {"calibration": known}
+        if getattr(spec.quantization, "trained", None) is not None:
+            changes["trained"] = self._learned_ranges(spec.quantization.trained, known)
+        return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, **changes))
+
+    def _learned_ranges(self, model: keras.Model, batches: list[Batch]) -> LearnedRanges:
+        """The ranges that a model has learned, measured once for all formats."""
+        if self._learned is None or self._learned[:2] != (id(model), id(batches)):
+            self._steps.note(f"observing {model.name!r} on the calibration data")
+            self._learned = id(model), id(batches), LearnedRanges.measure(model, batches)
+        return self._learned[2]
 
     def _float_measurement(self, name: str) -> Measurement:
         """What the evaluation measures of the float files of one format."""

@@ -6,6 +6,7 @@ import os
 import pathlib
 import sys
 import traceback
+from unittest import mock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -13,12 +14,17 @@ import keras
 import numpy as np
 from keras import layers
 
-from keras_transformer.export import Evaluation, ExportOptions, FullInt8, QuantizationError, export, load
+from keras_transformer import training
+from keras_transformer.export import Evaluation, ExportOptions, FullInt8, QuantizationError, WeightError, export, load
+from keras_transformer.export.onnx.quantization import full_integers as onnx_integers
 from keras_transformer.export.onnx.quantization.full_integers import tensor_ranges as onnx_ranges
 from keras_transformer.export.onnx.weights.folding import fold
+from keras_transformer.export.tflite.quantization import full_integers as tflite_integers
 from keras_transformer.export.tflite.quantization import loops
 from keras_transformer.export.tflite.quantization.activation_ranges import tensor_ranges as tflite_ranges
 from keras_transformer.export.tflite.tree import read
+from keras_transformer.training.compression.integers.layers import quantizers_of
+from keras_transformer.training.compression.integers.model import integer_layers
 
 
 def convolutions():
@@ -102,6 +108,61 @@ def measured_ranges(model, content, batches):
     return [found[loops.content_of(np.asarray(each).T)] for each in kernels]
 
 
+def trained_network():
+    """Convolutions with norms, attention and a recurrent layer."""
+    images = keras.Input((8, 8, 3), name="images")
+    x = layers.Conv2D(16, 3, padding="same", use_bias=False, name="first")(images)
+    x = layers.ReLU(6.0, name="rectifier")(layers.BatchNormalization(momentum=0.8)(x))
+    x = layers.DepthwiseConv2D(3, strides=2, padding="same", use_bias=False, name="depthwise")(x)
+    x = layers.ReLU(name="half")(layers.BatchNormalization(momentum=0.8)(x))
+    y = layers.SeparableConv2D(16, 3, padding="same", activation="silu", name="separable")(x)
+    x = layers.Conv2D(16, 1, activation="relu", name="pointwise")(layers.Add(name="sum")([x, y]))
+    x = layers.Reshape((16, 16))(layers.Conv2DTranspose(16, 1, name="transposed")(x))
+    x = layers.LayerNormalization(name="normed")(layers.MultiHeadAttention(2, 8, name="attention")(x, x))
+    x = layers.LSTM(8, name="memory")(x)
+    return keras.Model(images, layers.Dense(3, name="logits")(x), name="network")
+
+
+def trained(out):
+    """A model that was trained with its integers: what it computes, its ranges and weights, and what its files compute."""
+    keras.utils.set_random_seed(0)
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 128)
+    data = (random.normal(size=(128, 8, 8, 3)) + np.eye(3)[labels][:, None, None]).astype("float32")
+    aware = training.quantization_aware(trained_network(), "full_int8")
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    aware.compile(keras.optimizers.Adam(3e-3), loss, jit_compile=False)
+    aware.fit(data, labels, batch_size=16, epochs=8, verbose=0)
+    mode = FullInt8(data[:40])
+    export(aware, out / "trained", ["tflite", "onnx"], quantize=mode, progress=False)
+    plain = training.learned_model(aware)
+    outputs = {"aware": np.asarray(aware(data[:40])), "plain": np.asarray(plain(data[:40]))}
+    outputs |= {format: load(out / "trained", format)(data[:40])["logits"] for format in ("tflite", "onnx")}
+    quantizers = [each for layer in integer_layers(aware) for each in quantizers_of(layer)]
+    return {
+        "ranges": {each.path: each.range() for each in quantizers},
+        "weights": {each.path: np.asarray(each).tolist() for each in aware.weights if "quantizer" not in each.path},
+        "outputs": {name: each.tolist() for name, each in outputs.items()},
+        "faults": {name: planted(aware, mode, name, module, out) for name, module in MODULES.items()},
+    }
+
+
+def planted(aware, mode, format, module, out):
+    """What an export says of a file with the scales of ranges that are smaller than those that were learned."""
+    quantize = module.in_integers
+
+    def faulty(source, ranges, *arguments):
+        return quantize(source, {key: (0.9 * least, 0.9 * most) for key, (least, most) in ranges.items()}, *arguments)
+
+    with mock.patch.object(module, "in_integers", faulty):
+        try:
+            export(aware, out / f"fault_{format}", [format], quantize=mode, progress=False)
+        except WeightError as error:
+            return str(error)
+    return ""
+
+
+MODULES = {"tflite": tflite_integers, "onnx": onnx_integers}
 ENDS = {8: {"input_type": "int8", "output_type": "uint8"}, 16: {"input_type": "int16", "output_type": "int16"}}
 CASES = {each.__name__: each for each in (convolutions, attention, gated, bounded, embedded, recurrent)}
 
@@ -178,6 +239,10 @@ def main():
             results[label(name, format, bits)] = {"crash": traceback.format_exc()}
     for format in ("tflite", "onnx"):
         results[f"costly_{format}"] = costly(out, format)
+    try:
+        results["trained"] = trained(out)
+    except Exception:  # The test shows it.
+        results["trained"] = {"crash": traceback.format_exc()}
     (out / "results.json").write_text(json.dumps(results))
 
 

@@ -71,6 +71,19 @@ class Minus(layers.Layer):
         return (start - end) * (1.0 if scale is None else scale)
 
 
+class SquaresOfRows(layers.Layer):
+    """A square kernel, read as it is, transposed, and transposed of matrices of more axes."""
+
+    def build(self, shape):
+        names, width = ("plain", "turned", "turned_alone"), shape[-1]
+        self.kernels = [self.add_weight(name=each, shape=(width, width)) for each in names]
+
+    def call(self, x):
+        plain, turned, alone = self.kernels
+        y = ops.matmul(ops.matmul(x, ops.transpose(turned)), plain) + ops.matmul(x, turned)
+        return ops.matmul(y[:, 0], ops.transpose(alone))
+
+
 def fitted(model, x, y):
     model.compile("adam", "mse")
     model.fit(x, y, batch_size=32, verbose=0)
@@ -216,6 +229,7 @@ CASES = {
     "shared_tensors": shared_tensors,
     "names": names,
     "two_lengths": two_lengths,
+    "squares": lambda: of(SquaresOfRows(), normal(3, 2, 16)),
     "roots": lambda: of(ops.sqrt, normal(3, 5)),
     "sums_of_logarithms": lambda: of(lambda x: ops.sum(ops.log(x), -1, keepdims=True), np.abs(normal(3, 30))),
     "doubles": of_doubles,

@@ -493,7 +493,20 @@ def _step(carry, x):
     return carry / 2 + x, tf.tanh(carry)
 
 
+def _backward(s, x):
+    return list(keras.ops.scan(_step, s, x, reverse=True))
+
+
 case("StatelessWhile", lambda s, x: list(keras.ops.scan(_step, s, x)), ROWS[0], OTHERS, shapes=((5,), (None, 5)))
+case("StatelessWhile", _backward, ROWS[0], OTHERS, shapes=((5,), (None, 5)), name="backward")
+case(
+    "StatelessWhile",
+    lambda s, x: _backward(s, keras.ops.stack([_backward(s, x)[1], x], 1)[:, 0]),
+    ROWS[0],
+    OTHERS,
+    shapes=((5,), (3, 5)),
+    name="backward in turn",
+)
 KERNEL = _RANDOM.normal(size=(3, 3, 3, 4)).astype("float32")
 PICTURES = ((None, None, None, 3),)
 case("Conv2D", lambda x: tf.nn.conv2d(x, KERNEL, 2, "SAME"), IMAGES, shapes=PICTURES)

@@ -20,7 +20,7 @@ import tensorflow as tf
 from keras import layers, ops
 from worker_cases import run_cases
 
-from keras_transformer import checkpoints, load_model, models, quantization, tasks, text
+from keras_transformer import checkpoints, load_model, models, quantization, tasks, text, training
 from keras_transformer.export import errors, export, export_training, load, register_lowering, write_text_tflite
 from keras_transformer.export.commands import main as cli
 from keras_transformer.export.commands import model_files
@@ -728,6 +728,26 @@ def halves(out):
     with refused("QuantizationError", Remedy.HALVES, "tflite", "Q6_K"):
         go(model, out, "tflite", quantize="gguf")
     go(model, out, formats=["onnx"], quantize="gguf")
+
+
+@case(Remedy.LEARNED)
+def learned_ranges(out):
+    aware = training.quantization_aware(dense(), "full_int8")
+    aware(ONES, training=True)
+    with refused("QuantizationError", Remedy.LEARNED, "FullInt8(data)"):
+        go(aware, out, quantize="int8")
+    go(aware, out, "tflite", quantize=FullInt8(np.eye(4)))
+
+
+@case(Remedy.TRAINED)
+def trained_ranges(out):
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+    aware = training.quantization_aware(model, "full_int8")
+    with refused("QuantizationError", Remedy.TRAINED, "aware.fit(x, y)"):
+        go(aware, out, "tflite", quantize=FullInt8(np.eye(4)))
+    aware.compile("sgd", "mse")
+    aware.fit(np.eye(4), np.ones((4, 3)), verbose=0)
+    go(aware, out, "tflite", quantize=FullInt8(np.eye(4)))
 
 
 @case(Remedy.CHANGED)

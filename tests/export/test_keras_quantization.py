@@ -9,6 +9,8 @@ from keras import layers
 
 from keras_transformer.export import export, load
 from keras_transformer.export.operations import float8
+from keras_transformer.export.tflite.graph import graphs
+from keras_transformer.export.tflite.tree import read
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 RANDOM = np.random.default_rng(0)
@@ -67,6 +69,24 @@ def test_files_are_nearer_to_the_model_than_what_keras_saves(tmp_path, make, mod
         expected = np.asarray(model(x))
         allowed = max(allowed, np.abs(saved - expected).max() / np.abs(expected).max())
     assert max(distances(model, x, tmp_path / "bundle")) <= allowed
+
+
+@pytest.mark.slow
+def test_tflite_stores_the_integers_of_keras(tmp_path):
+    x = keras.Input((64,), name="x")
+    model = keras.Model(x, layers.Dense(48)(layers.Dense(64, activation="relu")(x)))
+    x = trained(model)
+    model.quantize("int8")
+    assert max(distances(model, x, tmp_path / "bundle")) <= 1e-6
+    (graph,) = graphs(read(next((tmp_path / "bundle").glob("*.tflite")).read_bytes()))
+    integers = [
+        index for index in range(len(graph.tensors)) if graph.type(index) == "INT8" and graph.is_constant(index)
+    ]
+    found = {graph.shape(index): graph.value(index) for index in integers}
+    expected = [np.asarray(layer.kernel).T for layer in model.layers[1:]]
+    assert found.keys() == {each.shape for each in expected}
+    for kernel in expected:
+        np.testing.assert_array_equal(found[kernel.shape], kernel)
 
 
 @pytest.mark.slow

@@ -43,17 +43,26 @@ def fold_weights(model: ir.Model, weights: Mapping[str, AnyArray]) -> list[str]:
     for value in given:
         graph.inputs.remove(value)
         value.const_value = tensor_of(weights[name_of(value)], value.name)
+    shapes = {name_of(value): value.shape for value in given}
     found, origins = _fold(graph, given)
-    return _register(graph, [value for value in found if value.uses()], origins)
+    return _register(graph, [value for value in found if value.uses()], origins, shapes)
 
 
-def _register(graph: ir.Graph, weights: list[ir.Value], origins: Mapping[ir.Value, str]) -> list[str]:
-    """Adds weights to the initializers, folded ones under the name of their origin, with a number from the second on."""
+def _register(
+    graph: ir.Graph,
+    weights: list[ir.Value],
+    origins: Mapping[ir.Value, str],
+    shapes: Mapping[str, ir.Shape | None],
+) -> list[str]:
+    """Adds weights to the initializers, folded ones under the name of their origin, with a number from the second on.
+
+    A transposed square matrix has a number too: under the name alone it would be taken for the weight.
+    """
     taken = {name_of(value) for value in weights if value not in origins}
     for value in weights:
         if value in origins:
             label, number = origins[value], 1
-            while label in taken:
+            while label in taken or (number == 1 and value.shape == shapes[label]):
                 number += 1
                 label = f"{origins[value]}~{number}"
             taken.add(label)

@@ -14,6 +14,8 @@ _SEARCHED = ("Reshape", "Transpose", "Mul", "Add", "RotaryEmbedding", "Squeeze",
 def name_parts(graph: ir.Graph, weights: Iterable[str]) -> None:
     """Names initializers after the weights that they were made of, and nodes after their layers.
 
+    A transposed square matrix keeps its own name: under that of the weight it would be taken for the weight itself.
+
     Args:
         graph: `onnx_ir.Graph`, changed in place.
         weights: names of the weights of the model, such as `encoder_block_0/feedforward/hidden/kernel`.
@@ -22,6 +24,8 @@ def name_parts(graph: ir.Graph, weights: Iterable[str]) -> None:
     for name, value in list(graph.initializers.items()):
         source = _source(name)
         if source is None or (source in taken and source not in graph.initializers):
+            continue
+        if TRANSPOSED in name and value.shape is not None and value.shape == value.shape[::-1]:
             continue
         if source not in graph.initializers:
             _rename(graph, value, source)

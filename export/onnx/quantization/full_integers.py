@@ -27,6 +27,7 @@ from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, 
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.block_quantize import by_channel
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
+from keras_transformer.export.quantization.learned_ranges import LearnedRanges, range_of
 from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
 from keras_transformer.export.remedies import Remedy
@@ -78,7 +79,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         folded = fold(directory / path, pathlib.Path(name))
         check_folded(directory / path, folded, batches[0])
         bits = quantization.activation_bits
-        ranges = tensor_ranges(folded, batches, quantization.ranges, bits)
+        ranges = tensor_ranges(folded, batches, quantization.ranges, bits, quantization.learned)
         kept = _kept_weights(read(folded).graph, origins(directory / path), quantization.keep_float)
         quantized = pathlib.Path(name, "quantized.onnx")
         onnx.save(in_integers(folded, ranges, kept, bits), str(quantized))
@@ -93,7 +94,13 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         GraphFiles(directory, 1).save({path: model})
 
 
-def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str = "mse", bits: int = 8) -> Ranges:
+def tensor_ranges(
+    path: pathlib.Path,
+    calibration: Sequence[Batch],
+    method: str = "mse",
+    bits: int = 8,
+    learned: LearnedRanges | None = None,
+) -> Ranges:
     """The ranges of all float tensors that the main graph of a file takes and computes, on calibration data.
 
     Args:
@@ -101,6 +108,7 @@ def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str 
         calibration: list of dicts of arrays by input name.
         method: one of `quantization.ranges.RANGES`.
         bits: of the activations.
+        learned: `LearnedRanges` of some tensors, or None.
 
     Raises:
         QuantizationError: the model rejects the data.
@@ -115,7 +123,7 @@ def tensor_ranges(path: pathlib.Path, calibration: Sequence[Batch], method: str 
         for name, array in [*zip(names, results, strict=True), *batch.items()]:
             if np.asarray(array).dtype == np.float32:
                 observers.setdefault(name, RangeObserver()).add(np.asarray(array))
-    return {name: observer.range(method, bits) for name, observer in observers.items()}
+    return {name: range_of(observer, method, bits, learned) for name, observer in observers.items()}
 
 
 def in_integers(path: pathlib.Path, ranges: Ranges, kept: Collection[str] = (), bits: int = 8) -> onnx.ModelProto:

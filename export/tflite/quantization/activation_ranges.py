@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.quantization.learned_ranges import LearnedRanges, range_of
 from keras_transformer.export.quantization.ranges import RangeObserver
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.tflite.graph import Graph, graphs
@@ -33,7 +34,13 @@ _NARROW, _NEAR_ZERO = 1e-5, 1e-6
 _ZEROS = (0.0, 1.0)
 
 
-def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "mse", bits: int = 8) -> Ranges:
+def tensor_ranges(
+    content: bytes,
+    calibration: Sequence[Batch],
+    method: str = "mse",
+    bits: int = 8,
+    learned: LearnedRanges | None = None,
+) -> Ranges:
     """The ranges of all float tensors that a file computes, on calibration data.
 
     Args:
@@ -41,6 +48,7 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
         calibration: list of dicts of arrays by input name.
         method: one of `quantization.ranges.RANGES`.
         bits: of the activations.
+        learned: `LearnedRanges` of some tensors, or None.
 
     Returns:
         The ranges. The bodies of loops have none: errors of a state in 8 bits would add up over the steps.
@@ -59,7 +67,7 @@ def tensor_ranges(content: bytes, calibration: Sequence[Batch], method: str = "m
                 observers.setdefault((number, index), RangeObserver()).add(values)
     if names:
         raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
-    found = {key: observer.range(method, bits) for key, observer in observers.items()}
+    found = {key: range_of(observer, method, bits, learned) for key, observer in observers.items()}
     ranges = {key: _quantizable(*ends) for key, ends in found.items()}
     _share_ranges(model, ranges)
     _join_states(model, ranges)

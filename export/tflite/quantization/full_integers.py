@@ -57,7 +57,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     if spec.target is None:
         content = split_operators(content, bits)
     batches, method = batches_of(quantization), quantization.ranges
-    ranges = tensor_ranges(content, batches, method, bits)
+    ranges = tensor_ranges(content, batches, method, bits, quantization.learned)
     before = read(content)
     in_loops = loops.weights_of_steps(before, _kept_weights(before, quantization, spec.variables))
     is_static = bits == 16 or spec.target is not None

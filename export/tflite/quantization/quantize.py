@@ -10,7 +10,7 @@ once, when the file is loaded.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from keras_transformer.export.tflite.quantization.offsets import Offsets
 from keras_transformer.export.tflite.quantization.outliers import separate_outliers
 from keras_transformer.export.tflite.quantization.tables import use_lookups
 from keras_transformer.export.tflite.tree import add_buffer, read, read_file, schema, write, write_file
-from keras_transformer.export.tflite.weights.weight import ROWS, find_weights, readers
+from keras_transformer.export.tflite.weights.weight import ROWS, dequantize_for_others, find_weights, readers
 
 if TYPE_CHECKING:
     import pathlib
@@ -214,19 +214,3 @@ def _blocks(
 def _kernel_scale(scale: np.ndarray) -> np.ndarray:
     """Scales as the kernel reads them: the file has float16, which is coarser than bfloat16 for the smallest ones."""
     return bfloat16(scale).astype("float16").astype("float32")
-
-
-def dequantize_for_others(graph: Graph, index: int, direct: Collection[str]) -> None:
-    """Inserts a `DEQUANTIZE` between a weight and consumers without quantized kernels; runtimes run it once."""
-    others = [
-        (operator, position)
-        for operator, position in readers(graph, index)
-        if graph.kind(operator) not in direct or position != ROWS[graph.kind(operator)]
-    ]
-    if not others:
-        return
-    tensor = graph.tensors[index]
-    output = graph.add_tensor(f"{tensor.name.decode()}/float", "FLOAT32", tuple(map(int, tensor.shape)))
-    for operator, position in others:
-        operator.inputs = np.where(np.arange(len(operator.inputs)) == position, output, operator.inputs).astype("int32")
-    graph.insert(0, "DEQUANTIZE", (index,), (output,))

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_transformer.export.quantization.ternary import is_ternary, pack_pairs
-from keras_transformer.export.tflite.quantization.quantize import dequantize_for_others
 from keras_transformer.export.tflite.tree import read_file, schema, write_file
-from keras_transformer.export.tflite.weights.weight import Weight, find_weights
+from keras_transformer.export.tflite.weights.weight import Weight, dequantize_for_others, find_weights
 
 if TYPE_CHECKING:
     import pathlib

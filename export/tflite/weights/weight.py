@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +59,22 @@ def readers(graph: Graph, index: int) -> list[tuple[OperatorT, int]]:
         for position, tensor in enumerate(indices(operator.inputs))
         if tensor == index
     ]
+
+
+def dequantize_for_others(graph: Graph, index: int, direct: Collection[str]) -> None:
+    """Inserts a `DEQUANTIZE` between a weight and consumers without quantized kernels; runtimes run it once."""
+    others = [
+        (operator, position)
+        for operator, position in readers(graph, index)
+        if graph.kind(operator) not in direct or position != ROWS[graph.kind(operator)]
+    ]
+    if not others:
+        return
+    tensor = graph.tensors[index]
+    output = graph.add_tensor(f"{tensor.name.decode()}/float", "FLOAT32", tuple(map(int, tensor.shape)))
+    for operator, position in others:
+        operator.inputs = np.where(np.arange(len(operator.inputs)) == position, output, operator.inputs).astype("int32")
+    graph.insert(0, "DEQUANTIZE", (index,), (output,))
 
 
 def find_weights(model: ModelT, variables: Sequence[keras.Variable] = (), least: int = SMALL) -> list[Weight]:

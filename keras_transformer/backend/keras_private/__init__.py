@@ -19,6 +19,7 @@ from keras_transformer.backend.keras_private.graphs import (
     producer,
 )
 from keras_transformer.backend.keras_private.layers import (
+    ExplicitScores,
     InputConversion,
     converts_inputs,
     direct_layers,
@@ -30,6 +31,7 @@ from keras_transformer.backend.keras_private.layers import (
     seed_generators,
     unconverted_inputs,
     unlocked,
+    weight,
     wrapped_calls,
 )
 from keras_transformer.backend.keras_private.masks import (
@@ -69,6 +71,7 @@ from keras_transformer.backend.keras_private.variables import (
 )
 
 __all__ = [
+    "ExplicitScores",
     "InputConversion",
     "autocast_scope",
     "consumers",
@@ -118,6 +121,7 @@ __all__ = [
     "update_averages",
     "update_weights",
     "variable_index",
+    "weight",
     "wrap_symbolic_build",
     "wrapped_calls",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -23,6 +24,25 @@ def direct_layers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
 def kernel(layer: keras.layers.Layer) -> keras.Variable:
     """Returns the kernel of a `Dense` or `EinsumDense` layer as stored: without LoRA, not dequantized."""
     return layer._kernel
+
+
+def weight(layer: keras.layers.Layer, name: str) -> keras.Variable:
+    """Returns a weight as stored, without LoRA, by the name of the attribute that a layer's `call` reads."""
+    return vars(layer).get(name, vars(layer).get(f"_{name}"))
+
+
+class ExplicitScores:
+    """Mixin of `MultiHeadAttention` and `GroupQueryAttention` without the fused kernel: their softmax is a layer's call."""
+
+    def _compute_attention(self, *args: Any, **kwargs: Any) -> Any:
+        plain = super()._compute_attention  # type: ignore[misc]
+        bound = inspect.signature(plain).bind(*args, **kwargs)
+        if not vars(self).get("_flash_attention"):
+            if isinstance(self, keras.layers.GroupQueryAttention):
+                self._return_attention_scores = True
+            else:
+                bound.arguments["return_attention_scores"] = True
+        return plain(*bound.args, **bound.kwargs)
 
 
 def embeddings(layer: keras.layers.Embedding) -> keras.Variable:

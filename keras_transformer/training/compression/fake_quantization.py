@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from keras import ops
 from keras_transformer.quantization.scheme import WeightScheme
 from keras_transformer.utils.types import Tensor
 
+# The steps of a range in 8 bits.
+LEVELS = 255
 # The least scale in training. With 8 significant bits it and all above it are exact in half precision.
 LEAST = 2.0**-17
 # The least magnitude of a minimum: the least normal number of half precision. Smaller ones are 0.
@@ -56,6 +58,74 @@ def fake_quantized(x: Tensor, step: Tensor, lowest: int, highest: int, axis: int
         return codes * step, gradient
 
     return rounded(x, step)
+
+
+def fake_quantized_within(x: Tensor, ends: Tensor) -> Tensor:
+    """Rounds activations to `(q - zero) * scale`, with q from -128 to 127, and `scale = (largest - least) / 255`.
+
+    `zero = round(-128 - least / scale)`, so that 0 is one of the numbers. The gradient of x is that of the output within the
+    range, and 0 outside. That of an end is the sum of those of the outputs beyond it; within the range, the gradient of the
+    scale is `round(x / scale) - x / scale`.
+
+    Args:
+        x: float32.
+        ends: float32 `(2,)`: the least number, at most 0, and the largest one, at least 0.
+
+    Returns:
+        float32, of the shape of x.
+
+    Example:
+
+    >>> fake_quantized_within(ops.array([-3.0, 0.9, 127.4, 200.0]), ops.array([0.0, 255.0])).numpy().tolist()
+    [0.0, 1.0, 127.0, 200.0]
+
+    Reference: Jacob et al., arXiv 1712.05877, equations 12 and 13; Bhalgat et al., arXiv 2004.09576, equations 3 and 4.
+    """
+
+    @ops.custom_gradient
+    def rounded(x, ends):
+        scale = ops.maximum((ends[1] - ends[0]) / LEVELS, 1e-9)
+        zero = ops.round(-128 - ends[0] / scale)
+        ratio = x / scale + zero
+        codes = ops.clip(ops.round(x / scale) + zero, -128, 127)
+
+        def gradient(*arguments, upstream=None):
+            upstream = arguments[0] if upstream is None else upstream
+            # Half a step more: rounding may put the largest number just above the range that is made of it.
+            below, above = ratio < -128.5, ratio > 127.5
+            inside = ops.logical_not(ops.logical_or(below, above))
+            error = ops.where(inside, codes - ratio, 0.0) / LEVELS
+            of_ends = [ops.where(below, 1.0, -error), ops.where(above, 1.0, error)]
+            return ops.where(inside, upstream, 0.0), ops.stack([ops.sum(upstream * each) for each in of_ends])
+
+        return (codes - zero) * scale, gradient
+
+    return rounded(x, ends)
+
+
+def rounded_by_channel(weight: Tensor, channels: Sequence[int]) -> Tensor:
+    """Rounds a weight to 8 bits with a scale for each channel, `max |w| / 127`; the gradient is that of the identity.
+
+    Where a norm that follows multiplies each channel by a factor, files have the same integers, with scales times its size.
+
+    Args:
+        weight: float32.
+        channels: the axes of the channels.
+
+    Example:
+
+    >>> rounded_by_channel(ops.array([[0.9921875, 1.984375], [0.3, -0.02]]), [1]).numpy().tolist()
+    [[0.9921875, 1.984375], [0.296875, -0.015625]]
+    """
+    rank = len(weight.shape)
+    kept = {axis % rank for axis in channels}
+    axes = tuple(axis for axis in range(rank) if axis not in kept)
+
+    def nearest(x):
+        scale = ops.maximum(ops.max(ops.abs(x), axis=axes, keepdims=True) / 127, 1e-12)
+        return ops.round(x / scale) * scale
+
+    return straight_through(nearest, weight)
 
 
 def learned_step(relative: Tensor, initial: Tensor, scheme: WeightScheme, gradient_scale: float) -> Tensor:

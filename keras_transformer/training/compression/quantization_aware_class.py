@@ -55,7 +55,7 @@ class QuantizationAware:
     @classmethod
     def from_config(cls, config: Config, custom_objects: Config | None = None) -> Self:
         plain = keras.saving.deserialize_keras_object(config["model"], custom_objects)
-        _build(plain, config["model"])
+        build_from(plain, config["model"])
         schemes = {path: WeightScheme(**scheme) for path, scheme in config["schemes"].items()}
         settings = {name: config[name] for name in ("activation_range", "step")}
         model = attach(plain, schemes, settings, initial_step=None)
@@ -123,13 +123,14 @@ def rebuilt(record: Config, name: str) -> keras.Model:
     """The model of a config."""
     try:
         model = keras.saving.deserialize_keras_object(record, safe_mode=False)
-        _build(model, record)
+        build_from(model, record)
     except (NotImplementedError, TypeError, ValueError) as error:
         raise WeightQuantizationError(f"{name!r} cannot be rebuilt from its config: {error}") from error
     return model
 
 
-def _build(model, record):
+def build_from(model: keras.Model, record: Config) -> None:
+    """Builds the model of a config, where that did not."""
     if not model.built:
         model.build(record["build_config"]["input_shape"])
 

@@ -74,12 +74,34 @@ QUANTIZERS: dict[str, type[WeightQuantizer]] = {
 }
 
 
-class _Quantized:
+class AwareLayer:
+    """Mixin of a layer of a quantization-aware model.
+
+    Attributes:
+        plain_class: the class of the layer in the ordinary model.
+    """
+
+    plain_class: type[keras.layers.Layer]
+
+    def save_own_variables(self: keras.layers.Layer, store: MutableMapping[str, Tensor]) -> None:
+        """Saves weights as they are stored, not rounded, and adapters apart: their sum has no integers of the scheme."""
+        keras.layers.Layer.save_own_variables(self, store)
+
+    def load_own_variables(self: keras.layers.Layer, store: MutableMapping[str, Tensor]) -> None:
+        keras.layers.Layer.load_own_variables(self, store)
+
+    def get_config(self: keras.layers.Layer) -> Config:
+        raise WeightQuantizationError(
+            f"{self.path!r} is part of a quantization-aware model and cannot be saved in another one: build the other model "
+            "first, and call quantization_aware on the whole"
+        )
+
+
+class _Quantized(AwareLayer):
     """Mixin of a layer with quantizers."""
 
     weight_quantizer: WeightQuantizer
     input_quantizer: InputQuantizer | None
-    plain_class: type[keras.layers.Layer]
 
     def _stored(self: keras.layers.Layer) -> keras.Variable:
         raise NotImplementedError
@@ -97,19 +119,6 @@ class _Quantized:
         a, b = (ops.convert_to_tensor(each) for each in adapter_variables(self))
         a, b = ops.reshape(a, (-1, self.lora_rank)), ops.reshape(b, (self.lora_rank, -1))
         return ops.reshape(self.lora_alpha / self.lora_rank * ops.matmul(a, b), shape)
-
-    def save_own_variables(self: keras.layers.Layer, store: MutableMapping[str, Tensor]) -> None:
-        """Saves the weight and the adapter apart: their sum has no integers of the scheme."""
-        keras.layers.Layer.save_own_variables(self, store)
-
-    def load_own_variables(self: keras.layers.Layer, store: MutableMapping[str, Tensor]) -> None:
-        keras.layers.Layer.load_own_variables(self, store)
-
-    def get_config(self: keras.layers.Layer) -> Config:
-        raise WeightQuantizationError(
-            f"{self.path!r} is part of a quantization-aware model and cannot be saved in another one: build the other model "
-            "first, and call quantization_aware on the whole"
-        )
 
 
 class _QuantizedProduct(_Quantized):
@@ -162,7 +171,7 @@ def attach_quantizers(kernel: Kernel, scheme: WeightScheme, activation_range: st
     keras_private.disable_autocast(kernel.variable)  # The real weight and its scales stay in float32.
     is_reversible = isinstance(layer, keras.layers.ReversibleEmbedding)
     num_axes = kernel.contracted or int(is_reversible)
-    with keras_private.unlocked(layer), _scope(layer.path):
+    with keras_private.unlocked(layer), variable_scope(layer.path):
         layer.weight_quantizer = QUANTIZERS[step](
             tuple(kernel.variable.shape), kernel.contracted, scheme, step, name="weight_quantizer"
         )
@@ -179,7 +188,7 @@ def attach_quantizers(kernel: Kernel, scheme: WeightScheme, activation_range: st
 
 
 @contextlib.contextmanager
-def _scope(path: str) -> Iterator[None]:
+def variable_scope(path: str) -> Iterator[None]:
     """The scope of names of a layer, for variables that it gets later."""
     with contextlib.ExitStack() as stack:
         for name in path.split("/"):

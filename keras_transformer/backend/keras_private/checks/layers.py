@@ -34,6 +34,31 @@ def _kernel() -> None:
     expect(tuple(private.kernel(einsum).shape), (3, 4))
 
 
+@CHECKS.of("BaseConv._kernel")
+def _weight() -> None:
+    convolutions = (keras.layers.Conv2D(4, 1), keras.layers.DepthwiseConv2D(1), keras.layers.Conv2DTranspose(4, 1))
+    for layer in convolutions:
+        layer.build((None, 2, 2, 3))
+    shapes = [tuple(private.weight(layer, "kernel").shape) for layer in convolutions]
+    expect(shapes, [(1, 1, 3, 4), (1, 1, 3, 1), (1, 1, 4, 3)])
+
+
+@CHECKS.of("MultiHeadAttention._compute_attention, GroupQueryAttention._return_attention_scores")
+def _explicit_scores() -> None:
+    x = ops.ones((1, 3, 4))
+    for plain in (keras.layers.MultiHeadAttention(2, 2), keras.layers.GroupQueryAttention(2, 2, 1)):
+        expected, (_, scores) = plain(x, x), plain(x, x, return_attention_scores=True)
+        seen: list[np.ndarray] = []
+        plain.__class__ = type("Explicit", (private.ExplicitScores, type(plain)), {})
+
+        def wrap(layer, call, seen=seen):
+            return lambda *args, **kwargs: seen.append(call(*args, **kwargs)) or seen[-1]
+
+        with private.wrapped_calls([each for each in plain._layers if isinstance(each, keras.layers.Softmax)], wrap):
+            expect(np.allclose(plain(x, x), expected, atol=1e-6), True)
+        expect(np.allclose(seen, scores), True)
+
+
 @CHECKS.of("Embedding._embeddings")
 def _embeddings() -> None:
     layer = keras.layers.Embedding(5, 2)

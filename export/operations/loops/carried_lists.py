@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import constant_value, every_node, node_name
-from keras_transformer.export.operations.counted_loops import LOOPS
 from keras_transformer.export.operations.insertion import rename
+from keras_transformer.export.operations.loops.counters import LOOPS
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.attr_value_pb2 import AttrValue

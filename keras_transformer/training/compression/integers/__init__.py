@@ -1,0 +1,1 @@
+"""Training of every layer with the integers of its files: weights by channel, activations by tensor."""
