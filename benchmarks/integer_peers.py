@@ -23,8 +23,9 @@ def converter_of(folder):
     from keras_transformer import load_model
 
     model = load_model(folder / "model.keras")
+    inputs = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
     signature = keras.tree.map_structure(
-        lambda each: keras.InputSpec(shape=(1, *each.shape[1:]), dtype=each.dtype, name=each.name), model.input
+        lambda each: keras.InputSpec(shape=(1, *each.shape[1:]), dtype=each.dtype, name=each.name), inputs
     )
     model.export(folder / "saved", verbose=False, input_signature=[signature])
     return tf.lite.TFLiteConverter.from_saved_model(str(folder / "saved"))
