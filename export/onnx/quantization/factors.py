@@ -25,10 +25,12 @@ def factors_of(graph: ir.Graph) -> dict[str, float]:
     found: dict[str, float] = {}
     for node in graph:
         constants = [each for each in node.inputs if each is not None and each.is_initializer()]
-        if node.op_type == "Mul" and len(constants) == 1 and constants[0].shape is not None:
-            number = np.asarray(constant_of(constants[0])).reshape(-1) if math.prod(constants[0].shape) == 1 else ()
-            if len(number) and number[0] > 0:
-                found[name_of(node.outputs[0])] = float(number[0])
+        sizes = constants[0].shape if len(constants) == 1 else None
+        if node.op_type != "Mul" or sizes is None or math.prod(sizes.numpy()) != 1:
+            continue
+        number = float(np.asarray(constant_of(constants[0])).reshape(-1)[0])
+        if number > 0:
+            found[name_of(node.outputs[0])] = number
     return found
 
 

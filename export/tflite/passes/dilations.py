@@ -53,7 +53,7 @@ def _parts_of(graph: Graph, split: OperatorT) -> _Parts | None:
         if reader is None or graph.kind(reader) not in kinds or reader.inputs[0] != chain[-1].outputs[0]:
             return None
         chain.append(reader)
-    _, row, convolution, _, joined = chain
+    _, row, convolution, reshape, joined = chain
     blocks, sides = ([graph.value(int(each.inputs[position])) for each in (split, joined)] for position in (1, 2))
     if any(each is None or each.size != 1 for each in blocks) or any(each is None or each.any() for each in sides):
         return None
@@ -62,7 +62,7 @@ def _parts_of(graph: Graph, split: OperatorT) -> _Parts | None:
     is_row = axis is not None and axis.reshape(-1).tolist() in ([1], [-3])
     if not is_plain or not is_row or options.padding != schema().Padding.VALID or options.fusedActivationFunction:
         return None
-    return _Parts(*chain, _bias_of(graph, convolution, joined))
+    return _Parts(split, row, convolution, reshape, joined, _bias_of(graph, convolution, joined))
 
 
 def _bias_of(graph: Graph, convolution: OperatorT, joined: OperatorT) -> OperatorT | None:
