@@ -6,7 +6,9 @@ not take what Keras traces, or that have an operator for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import keras
@@ -20,6 +22,9 @@ from keras_transformer.export.operations.lookups import looked_up, needs_no_tabl
 from keras_transformer.export.operations.operation import ONNX, TFLITE
 from keras_transformer.export.operations.recurrence import by_operator, has_operator
 from keras_transformer.utils.types import Tensor
+
+# The loops of recurrent layers that eager calls run, by layer.
+_LOOPS: weakref.WeakKeyDictionary[keras.layers.RNN, Callable[..., Any]] = weakref.WeakKeyDictionary()
 
 
 def all_steps_at_once(
@@ -192,6 +197,21 @@ def _is_a_loop(layer: keras.layers.Layer, sequences: Tensor, *args: object, **kw
     return is_known and not layer.unroll and None in (batch, *sizes)
 
 
+def loop_in_a_graph(
+    layer: keras.layers.RNN, sequences: Tensor, initial_state: Tensor, mask: Tensor | None, training: bool = False
+) -> Any:
+    """The steps of a recurrent layer as `predict` runs them: one by one in Python, hundreds take minutes."""
+    if layer not in _LOOPS:
+        _LOOPS[layer] = tf.function(
+            functools.partial(type(layer).inner_loop, weakref.proxy(layer)), autograph=False, reduce_retracing=True
+        )
+    return _LOOPS[layer](sequences, initial_state, mask, training=training)
+
+
+def _is_eager(layer: keras.layers.RNN, sequences: Tensor, *_: object, **__: object) -> bool:
+    return tf.is_tensor(sequences) and tf.executing_eagerly() and not layer.unroll
+
+
 def called_on_floats(layer: keras.layers.Layer, images: Tensor, **options: object) -> Tensor:
     """A layer that changes the size of images, of integers too, as Keras computes it in `fit` and `predict`.
 
@@ -239,6 +259,7 @@ AS_IN_PREDICT = (
     *(ReplacedLayer(each, "call", raise_for_window, fits_no_window) for each in _WINDOWS),
     ReplacedLayer(keras.layers.Resizing, "call", called_on_floats),
     ReplacedLayer(keras.layers.CenterCrop, "call", called_on_floats),
+    ReplacedLayer(keras.layers.RNN, "inner_loop", loop_in_a_graph, _is_eager),
 )
 EVERYWHERE = (
     ReplacedLayer(keras.layers.TimeDistributed, "call", all_steps_at_once, _has_dynamic_length),

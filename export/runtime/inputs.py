@@ -83,7 +83,7 @@ def _name(path: _Path, names: Sequence[str]) -> str:
 
 def _leaves(value: ArrayLike, names: Sequence[str], path: _Path = ()) -> list[tuple[_Path, ArrayLike]]:
     """The arrays in a structure with their paths, in the order of `keras.tree.flatten`. Lists of numbers are arrays."""
-    if path and _name(path, names) in names:
+    if any(isinstance(part, str) for part in path) and _name(path, names) in names:
         return [(path, value)]
     if isinstance(value, Mapping):
         parts: list[tuple[str | int, ArrayLike]] = [(str(key), value[key]) for key in sorted(value, key=str)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 # Of more inputs than so many, the dtypes are not tried in all combinations.
 _MOST_INPUTS = 5
 CALL = "call"
+# Arguments of a call that Keras passes itself.
+_OF_KERAS = ("mask", "training")
 
 
 def functional_form(model: keras.layers.Layer, inputs: Any = None, method: str = CALL) -> keras.Model:
@@ -170,6 +173,7 @@ def _built_inputs(model: keras.layers.Layer) -> Tensors:
     shapes = (model.get_build_config() or {}) if model.built else {}
     if shapes.get("input_shape") is not None:
         found = shapes["input_shape"]
+        _warn_of_others(model)
     else:
         named: Mapping[str, Shape | None] = shapes.get("shapes_dict") or {}
         found = {name.removesuffix("_shape"): each for name, each in named.items() if each is not None}
@@ -182,6 +186,21 @@ def _built_inputs(model: keras.layers.Layer) -> Tensors:
         lambda each: keras.Input(batch_shape=(size and each[0], *each[1:])) if each else keras.Input(batch_shape=()),
         found,
     )
+
+
+def _warn_of_others(model: keras.layers.Layer) -> None:
+    """Warns of optional arguments of a user's `call`: Keras keeps the shape of the first argument alone."""
+    if type(model).__module__.split(".")[0] == "keras":
+        return
+    _, *others = inspect.signature(model.call).parameters.values()
+    names = [each.name for each in others if each.default is None and each.name not in _OF_KERAS]
+    if names:
+        left_out = ", ".join(map(repr, names))
+        warnings.warn(
+            f"{title(model)} is exported as called without {left_out}. To have it as an input, pass"
+            " ExportOptions(inputs=...): a dict of keras.InputSpec by the names of the arguments.",
+            stacklevel=2,
+        )
 
 
 def _default_shape(model: keras.layers.Layer) -> Sequence[int | None] | None:

@@ -21,6 +21,7 @@ WHOLE = np.array([[-7, -1, 0, 3, 9], [2, -3, 5, -9, 1]], "int32")
 DIVISORS = np.array([[2, 3, -4, -2, 5], [-3, 2, 3, 4, -1]], "int32")
 BITS = np.array([[-(2**31), 2**31 - 1, -1, 0, 9], [2, -3, 5, -(2**30), 1]], "int32")
 ENDS = np.array([0, -0.0, 1, -1.5, 3e38, 1e-38, -1e-42, 1e-45, np.inf, -np.inf, 2**-100, 16777217, 0.1], "float32")
+CUBES = np.random.default_rng(4).normal(size=(4, 4, 4)).astype("float32")
 MATRICES = _RANDOM.normal(size=(2, 4, 6)).astype("float32")
 IMAGES = _RANDOM.normal(size=(2, 9, 8, 3)).astype("float32")
 BYTES = _RANDOM.integers(-128, 128, (2, 3, 40)).astype("int8")
@@ -454,6 +455,8 @@ case("Einsum", lambda x: tf.einsum("bij,bkj->bik", x, x), MATRICES)
 case("Einsum", lambda x, y: tf.einsum("bi,j->bij", x, y), ROWS, OTHERS[0], name="outer")
 case("Einsum", lambda x, y: tf.einsum("bij,kb->jkbi", x, y), MATRICES, OTHERS[:, :2], name="outer of axes in any order")
 case("Einsum", lambda x: tf.einsum("bii->b", x[:, :, :4]), MATRICES, name="trace")
+for _equation in ("bij,bij->bi", "bij,bji->b", "ijk,kij->ki"):
+    case("Einsum", lambda x, y, e=_equation: tf.einsum(e, x, y), CUBES, CUBES[::-1], name=_equation)
 case("Einsum", lambda x, y: tf.einsum("bii,bj->bij", x[:, :, :4], y), MATRICES, ROWS[:2], name="diagonal")
 
 
@@ -491,6 +494,21 @@ case(
 
 def _step(carry, x):
     return carry / 2 + x, tf.tanh(carry)
+
+
+case("ReverseV2", lambda x: tf.reverse(x, [0, -1]), MATRICES)
+
+
+for _name in ("Tanh", "Sigmoid", "Sqrt", "Rsqrt", "Reciprocal", "Inv"):
+    _function = getattr(RAW, f"{_name}Grad")
+    case(f"{_name}Grad", lambda y, dy, op=_function: op(y=y, dy=dy), POSITIVE[1:], ANY[1:])
+for _name in ("Relu", "Relu6", "Softplus", "Softsign"):
+    _function = getattr(RAW, f"{_name}Grad")
+    case(f"{_name}Grad", lambda dy, x, op=_function: op(gradients=dy, features=x), ANY[::-1], ANY)
+for _name in ("Elu", "Selu"):
+    _function = getattr(RAW, f"{_name}Grad")
+    case(f"{_name}Grad", lambda dy, y, op=_function: op(gradients=dy, outputs=y), ANY[::-1], SMALL)
+case("LeakyReluGrad", lambda dy, x: RAW.LeakyReluGrad(gradients=dy, features=x, alpha=0.3), ANY[::-1], ANY)
 
 
 def _backward(s, x):

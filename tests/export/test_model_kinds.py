@@ -112,6 +112,24 @@ def test_the_order_of_outputs_does_not_depend_on_the_hash_seed(tmp_path):
         assert done.stdout.splitlines() == [" ".join(names)] * 3
 
 
+class Conditional(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = layers.Dense(4), layers.Dense(4)
+
+    def call(self, x, context=None, training=False):
+        return self.first(x) if context is None else self.first(x) + self.second(context)
+
+
+def test_an_optional_argument_that_is_left_out_is_named():
+    model = Conditional()
+    model(np.ones((2, 3)), context=np.ones((2, 5)))
+    with pytest.warns(UserWarning, match="as called without 'context'"):
+        assert len(functional_form(model).inputs) == 1
+    both = {"x": keras.InputSpec(shape=(None, 3)), "context": keras.InputSpec(shape=(None, 5))}
+    assert len(functional_form(model, both).inputs) == 2
+
+
 class TestCalls:
     """What the inputs of a call are, by name."""
 
@@ -133,6 +151,12 @@ class TestCalls:
         found = named_arrays(specs, [{"c": [two, three], "a": {"b": one}}], {})
         assert {name: each[0] for name, each in found.items()} == {"a_b": 0.0, "c_0": 1.0, "c_1": 2.0}
         assert [each[0] for each in named_arrays(specs, [[one, (two, three)]], {}).values()] == [0.0, 1.0, 2.0]
+
+    def test_a_list_in_a_list_is_no_input_of_the_number_of_its_place(self):
+        specs = [ArraySpec(f"input_{number}", "float32", (None,), ("batch",)) for number in range(3)]
+        arrays = [np.full(2, float(number)) for number in range(3)]
+        found = named_arrays(specs, [(arrays[0], (arrays[1], arrays[2]))], {})
+        assert {name: each[0] for name, each in found.items()} == {"input_0": 0.0, "input_1": 1.0, "input_2": 2.0}
 
     def test_names_of_the_model_stand_for_identifiers(self):
         specs = [ArraySpec(name, "float32", (None,), ("batch",)) for name in ("left_right_2", "input_1st")]

@@ -40,6 +40,14 @@ def product_of_all(*operands: Tensor, equation: str) -> Tensor:
     return _product(zip(operands, given.split(","), strict=True), result)
 
 
+def sum_of_products(*operands: Tensor, equation: str) -> Tensor:
+    """The sums of the products of two tensors with the same axes, element by element."""
+    given, result = equation.split("->")
+    pairs = list(zip(operands, given.split(","), strict=True))
+    every = result + "".join(label for label in pairs[0][1] if label not in result)
+    return tf.reduce_sum(_product(pairs, every), list(range(len(result), len(every))))
+
+
 def _product(pairs: Iterable[tuple[Tensor, str]], result: str) -> Tensor:
     """The product of tensors with the labels of their axes, all of which the result has."""
     return functools.reduce(tf.multiply, (_aligned(*pair, result) for pair in pairs))
@@ -76,6 +84,14 @@ def _adds_nothing(node: Node) -> bool:
     return is_dynamic or not set(labels[0]).isdisjoint(labels[1])
 
 
+def _adds_elements(node: Node) -> bool:
+    """Whether two operands have the same axes, and the result some: the converter does not take all of these."""
+    operands, result = node.attribute("equation").split("->")
+    labels = operands.split(",")
+    is_plain = len(labels) == 2 and "." not in operands and all(len(set(each)) == len(each) for each in labels)
+    return is_plain and set(labels[0]) == set(labels[1]) > set(result)
+
+
 def _of_einsum(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     shapes = [tuple(each.shape) for each in inputs]
     return einsum_multiply_adds(attributes["equation"].s.decode(), shapes) / max(1, math.prod(result.shape))
@@ -84,4 +100,6 @@ def _of_einsum(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor)
 _DIAGONALS = Decomposed(sum_of_diagonals, ("equation",), _has_repeats)
 _ALL = Decomposed(product_of_all, ("equation",), _adds_nothing)
 
-OPERATIONS = (Operation("Einsum", {TFLITE: (_DIAGONALS, _ALL)}, rounds=True, sum_length=_of_einsum),)
+_ELEMENTS = Decomposed(sum_of_products, ("equation",), _adds_elements)
+
+OPERATIONS = (Operation("Einsum", {TFLITE: (_DIAGONALS, _ALL, _ELEMENTS)}, rounds=True, sum_length=_of_einsum),)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_boolean, is_float32, is_int64
+from keras_transformer.export.operations.conditions import is_boolean, is_float32, is_int64, is_of_known_axis
 from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation, in_both
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
@@ -154,6 +154,21 @@ def unpacked(x: Tensor, *, num: int, axis: int) -> list[Tensor]:
     return [tf.gather(x, number, axis=axis) for number in range(num)]
 
 
+def reversed_in_turn(x: Tensor, axes: Tensor) -> Tensor:
+    """LiteRT reverses axes that are next to each other."""
+    for axis in np.unique(np.asarray(tf.get_static_value(axes)) % x.shape.rank):
+        x = tf.reverse(x, [int(axis)])
+    return x
+
+
+def _has_axes_apart(node: Node) -> bool:
+    if not is_of_known_axis(node):
+        return False
+    rank = node.part.spec(node.inputs[0]).shape.rank
+    axes = np.unique(np.asarray(node.value(1)) % rank) if rank else np.zeros(0)
+    return len(axes) > 1 and bool((np.diff(axes) > 1).any())
+
+
 def cross_product(x: Tensor, y: Tensor) -> Tensor:
     (x1, x2), (y1, y2) = ([tf.gather(each, order, axis=-1) for order in ([1, 2, 0], [2, 0, 1])] for each in (x, y))
     return x1 * y2 - x2 * y1
@@ -169,6 +184,7 @@ OPERATIONS = (
     Operation("Identity", moves_weight=True),
     Operation("MirrorPad", {TFLITE: Decomposed(mirrored_booleans, ("mode",), is_boolean)}),
     Operation("Reshape", moves_weight=True),
+    Operation("ReverseV2", {TFLITE: Decomposed(reversed_in_turn, when=_has_axes_apart)}),
     Operation("Roll", {TFLITE: Decomposed(rolled, when=_has_known_roll)}),
     Operation("Squeeze", {TFLITE: Decomposed(squeezed_by_sum, ("squeeze_dims",), _is_squeezed_transposition)}),
     Operation("StridedSlice", {TFLITE: (Decomposed(slice_then_new_axes, _MASKS, _has_new_axes), _EMPTY_SLICE)}),
