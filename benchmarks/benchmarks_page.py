@@ -27,8 +27,8 @@ benchmarks/benchmarks_page.py` writes this page from all that are kept.
 | to measure | command |
 |---|---|
 | exported files, against exporters of others | `python benchmarks/export_vs_peers.py` |
-| integers throughout, against TensorFlow and ONNX Runtime | `python benchmarks/full_int8.py --data-dir cifar10` |
-| the same after further epochs with the integers | `python benchmarks/full_int8.py --data-dir cifar10 --train` |
+| integers throughout, against other quantizers | `python benchmarks/full_int8.py --data-dir DIR` |
+| the same after further epochs with the integers | `python benchmarks/full_int8.py --data-dir DIR --train` |
 | microcontrollers: the arena, and what an NPU takes | `python benchmarks/micro.py --data-dir DIR` |
 | attention at long sequences, against reference code | `python benchmarks/long_sequences.py --lengths 8192` |
 | training steps, against Keras, KerasHub, PyTorch and Flax | `python benchmarks/train_step.py --threads 1` |

@@ -21,7 +21,11 @@ OPTIONAL = {
     "ctranslate2": {"benchmarks/llm_worker.py"},
     "openvino-genai": {"benchmarks/llm_worker.py"},
     "litert-torch": {"benchmarks/peers_tflite.py"},
-    "ai-edge-quantizer": {"benchmarks/peers_tflite.py", "benchmarks/quantization_peers.py"},
+    "ai-edge-quantizer": {
+        "benchmarks/integer_peers.py",
+        "benchmarks/peers_tflite.py",
+        "benchmarks/quantization_peers.py",
+    },
     "diffusers": {"tests/data/make_diffusers.py"},
     "fla": {"tests/data/checkpoints/make_rwkv7.py"},
     "flash-pytorch": {"tests/data/make_attention_forms.py"},

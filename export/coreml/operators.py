@@ -69,6 +69,10 @@ def _reduction(name: str) -> Operator:
     return emit
 
 
+def _global_average(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
+    return build.reduce_mean(x=inputs[0], axes=list(range(2, len(inputs[0].shape))), keep_dims=True)
+
+
 def _cast(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     code = options["to"]
     return build.cast(inputs[0], "fp32" if code in _FLOAT_CODES else "bool" if code == _BOOL_CODE else "int32")
@@ -173,6 +177,7 @@ OPERATORS: dict[str, Operator] = {
     "Floor": _unary("floor"),
     "Gelu": _gelu,
     "Gemm": composites.gemm,
+    "GlobalAveragePool": _global_average,
     "Greater": _binary("greater"),
     "GreaterOrEqual": _binary("greater_equal"),
     "Identity": _identity,

@@ -19,6 +19,7 @@ from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import SAVED_MODEL, TFLITE
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.tflite.input_weights import InputWeights
+from keras_transformer.export.tflite.passes.dilations import join_dilations
 from keras_transformer.export.tflite.passes.fusions import fuse
 from keras_transformer.export.tflite.passes.interface import describe, name_interface
 from keras_transformer.export.tflite.passes.products import complete_products
@@ -82,6 +83,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         model = _with_captures(traced, spec)
     else:
         model = _without_captures(traced, spec)
+    join_dilations(model)
     fuse(model, spec.folds_factors)
     store_integers(model)
     if spec.target is not None:

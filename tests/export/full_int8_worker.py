@@ -21,7 +21,7 @@ from keras_transformer.export.onnx.quantization.full_integers import tensor_rang
 from keras_transformer.export.onnx.weights.folding import fold
 from keras_transformer.export.tflite.quantization import full_integers as tflite_integers
 from keras_transformer.export.tflite.quantization import loops
-from keras_transformer.export.tflite.quantization.full_integers import tensor_ranges as tflite_ranges
+from keras_transformer.export.tflite.quantization.activation_ranges import tensor_ranges as tflite_ranges
 from keras_transformer.export.tflite.tree import read
 from keras_transformer.training.compression.integers.layers import quantizers_of
 from keras_transformer.training.compression.integers.model import integer_layers
@@ -51,6 +51,34 @@ def attention():
     y = layers.LayerNormalization()(layers.Add()([x, context]))
     y = layers.Dense(16)(layers.Dense(32, activation="gelu")(y))
     return keras.Model(x, layers.Dense(4, "softmax", name="probabilities")(y)), (8, 16)
+
+
+def gated():
+    """Hard swishes, and a gate of the channels by their means."""
+    images = keras.Input((8, 8, 3), name="images")
+    x = layers.Conv2D(8, 3, padding="same", activation="hard_swish", name="wide")(images)
+    gate = layers.GlobalAveragePooling2D(keepdims=True)(x)
+    gate = layers.Conv2D(8, 1, activation="hard_sigmoid", name="gate")(layers.Conv2D(4, 1, activation="relu")(gate))
+    x = layers.Conv2D(8, 1, activation="hard_swish", name="narrow")(layers.Multiply()([x, gate]))
+    return keras.Model(images, layers.Dense(5, name="logits")(layers.GlobalAveragePooling2D()(x))), (8, 8, 3)
+
+
+def bounded():
+    """A bound that no number of the data reaches, and a function that TensorFlow's quantizer does not know."""
+    x = keras.Input((6, 16), name="x")
+    y = layers.Dense(16, activation="elu", name="smooth")(layers.Dense(16, activation="relu6")(x))
+    return keras.Model(x, layers.Dense(4, name="output")(y)), (6, 16)
+
+
+def embedded():
+    """A table of which the calibration data look up the rows with small numbers alone."""
+    ids = keras.Input((6,), dtype="int32", name="ids")
+    table = layers.Embedding(50, 16, name="table")
+    x = layers.Flatten()(table(ids))
+    # Without the range of the table itself, the last row would be cut off.
+    factors = np.where(np.arange(50) == 49, 4, 1)[:, None]
+    table.embeddings.assign(np.random.default_rng(0).normal(size=(50, 16)) * factors)
+    return keras.Model(ids, layers.Dense(5, name="logits")(layers.Dense(16, activation="relu")(x))), (6,)
 
 
 def recurrent():
@@ -136,7 +164,7 @@ def planted(aware, mode, format, module, out):
 
 MODULES = {"tflite": tflite_integers, "onnx": onnx_integers}
 ENDS = {8: {"input_type": "int8", "output_type": "uint8"}, 16: {"input_type": "int16", "output_type": "int16"}}
-CASES = {each.__name__: each for each in (convolutions, attention, recurrent)}
+CASES = {each.__name__: each for each in (convolutions, attention, gated, bounded, embedded, recurrent)}
 
 
 def label(name, format, bits):
@@ -152,7 +180,9 @@ def measured(out, name, format, bits):
     for each in model.weights:
         is_variance = each.path.endswith("variance")
         each.assign(each + random.normal(scale=0.1, size=each.shape) ** (2 if is_variance else 1))
-    data = data.astype("float32")
+    if model.inputs[0].dtype == "int32":
+        data = np.concatenate([random.integers(0, 40, (40, *shape)), random.integers(0, 49, (8, *shape))])
+    data = data.astype(model.inputs[0].dtype)
     folder = out / label(name, format, bits)
     ends = ENDS[bits] if name == "convolutions" and format == "tflite" else {}
     quantizations = ["float32", FullInt8((data[:40], np.zeros(40)), activation_bits=bits, **ends)]

@@ -8,7 +8,9 @@ from tflite_files import float_operators
 from keras_transformer.export import FullInt8
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.quantization import int16_activations
-from keras_transformer.export.tflite.quantization.full_integers import check_scales, in_integers, tensor_ranges
+from keras_transformer.export.tflite.quantization.activation_ranges import tensor_ranges
+from keras_transformer.export.tflite.quantization.full_integers import in_integers
+from keras_transformer.export.tflite.quantization.scales import check_scales
 from keras_transformer.export.tflite.tree import read, write
 
 RANDOM = np.random.default_rng(0)

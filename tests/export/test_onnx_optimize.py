@@ -272,6 +272,110 @@ g (int32[batch, length] ids) => (float[batch, length, 2] y)
 }
 """
 
+GATE = """
+<ir_version: 10, opset_import: ["" : 18]>
+g (float[batch, 6, 5, 2] x) => (float[batch, 6, 5, 3] y)
+<float[3, 2, 1, 1] first = {0.5, -1.0, 2.0, 0.25, 1.0, 1.5}, float[3] scale = {1.0, -2.0, 0.5}, int64[2] axes = {AXES},
+ float[3, 3, 1, 1] second = {1.0, 0.5, -1.0, 0.0, 2.0, 1.0, -0.5, 0.25, 1.0}>
+{
+  channels = Transpose<perm = [0, 3, 1, 2]>(x)
+  convolved = Conv(channels, first)
+  turned = Transpose<perm = [0, 2, 3, 1]>(convolved)
+  scaled = Mul(turned, scale)
+  active = Relu(scaled)
+  mean = ReduceMean<keepdims = 1>(active, axes)
+  mean_first = Transpose<perm = [0, 3, 1, 2]>(mean)
+  gate = Conv(mean_first, second)
+  gate_last = Transpose<perm = [0, 2, 3, 1]>(gate)
+  y = Mul(active, gate_last)
+}
+"""
+POOLED = """
+<ir_version: 10, opset_import: ["" : 18]>
+g (float[batch, 6, 5, 2] x) => (float[batch, 2] y)
+<int64[2] axes = {1, 2}, int64[2] kernel = {2, 2}>
+{
+  BEFORE
+  y = ReduceMean<keepdims = 0>(turned, axes)
+}
+"""
+AFTER_A_POOL = """channels = Transpose<perm = [0, 3, 1, 2]>(x)
+  pooled = MaxPool<kernel_shape = [2, 2]>(channels)
+  turned = Transpose<perm = [0, 2, 3, 1]>(pooled)"""
+
+
+def test_a_mean_of_channels_between_convolutions_is_a_pool():
+    found = rewritten(GATE, {"x": random(3, 6, 5, 2)}, AXES="1, 2")
+    assert (found["GlobalAveragePool"], found["ReduceMean"]) == (1, 0)
+    assert found["Transpose"] == 4  # At both ends, of the pool and of the gate; none between pool and gate.
+    assert not found["Reshape"]
+
+
+def test_a_mean_over_channels_is_no_pool():
+    found = rewritten(
+        GATE.replace("gate = Conv(mean_first, second)", "gate = Relu(mean_first)"),
+        {"x": random(3, 6, 5, 2)},
+        AXES="2, 3",
+    )
+    assert (found["GlobalAveragePool"], found["ReduceMean"]) == (0, 1)
+
+
+@pytest.mark.parametrize(("before", "pools"), [(AFTER_A_POOL, 1), ("turned = Softmax(x)", 0)])
+def test_means_are_pools_behind_channels_that_come_first(before, pools):
+    assert rewritten(POOLED, {"x": random(3, 6, 5, 2)}, BEFORE=before)["GlobalAveragePool"] == pools
+
+
+CAUSAL = """
+<ir_version: 10, opset_import: ["" : 18]>
+g (float[batch, length, 2] x) => (float[batch, length, 3] y)
+<float[3, 2, 1, 3] kernel = {0.5, -1.0, 2.0, 0.25, 1.0, 1.5, 1.0, 0.5, -1.0, 0.0, 2.0, 1.0, -0.5, 0.25, 1.0, 1.0, 2.0, 3.0},
+ float[3] bias = {1.0, -2.0, 0.5}, int64[1] rows = {ROW}, int64[6] pads = {PADS}>
+{
+  padded = Pad(x, pads)
+  row = Unsqueeze(padded, rows)
+  channels = Transpose<perm = [0, 3, 1, 2]>(row)
+  convolved = Conv<dilations = [1, 2], pads = [0, SIDE, 0, 0]>(channels, kernel)
+  turned = Transpose<perm = [0, 2, 3, 1]>(convolved)
+  sequence = Squeeze(turned, rows)
+  biased = Add(sequence, bias)
+  y = Relu(biased)
+}
+"""
+
+
+@pytest.mark.parametrize(("pads", "side", "row"), [("0, 4, 0, 0, 0, 0", 0, 1), ("0, 1, 0, 0, 2, 0", 1, -3)])
+def test_a_causal_convolution_is_one_operator(pads, side, row):
+    found = rewritten(CAUSAL, {"x": random(2, 7, 2)}, PADS=pads, SIDE=side, ROW=row)
+    assert found == {"Unsqueeze": 1, "Transpose": 2, "Conv": 1, "Relu": 1, "Squeeze": 1}
+
+
+def test_between_two_convolutions_over_a_sequence_no_axis_is_moved():
+    second = """last = Unsqueeze(active, rows)
+  last_channels = Transpose<perm = [0, 3, 1, 2]>(last)
+  pooled = MaxPool<kernel_shape = [1, 2]>(last_channels)
+  last_turned = Transpose<perm = [0, 2, 3, 1]>(pooled)
+  y = Squeeze(last_turned, rows)"""
+    text = CAUSAL.replace("y = Relu(biased)", f"active = Relu(biased)\n  {second}")
+    found = rewritten(text, {"x": random(2, 7, 2)}, PADS="0, 4, 0, 0, 0, 0", SIDE=0, ROW=1)
+    assert found == {"Unsqueeze": 1, "Transpose": 2, "Conv": 1, "Relu": 1, "MaxPool": 1, "Squeeze": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (("0, 4, 0, 0, 0, 0", "0, 3, 1, 0, 1, 0"), {"Pad": 1, "Add": 0}),  # Channels are added, which the kernel lacks.
+        (("Pad(x", 'Pad<mode = "edge">(x'), {"Pad": 1, "Add": 0}),
+        (("float[3] bias = {1.0, -2.0, 0.5}", "float[1] bias = {1.0}"), {"Pad": 0, "Add": 1}),
+    ],
+)
+def test_what_a_convolution_cannot_add_by_itself_stays(change, left):
+    text = CAUSAL.replace("PADS", "0, 4, 0, 0, 0, 0").replace("SIDE", "0").replace("ROW", "1").replace(*change)
+    if "0, 3, 1, 0, 1, 0" in text:
+        text = text.replace("float[batch, length, 2] x", "float[batch, length, 1] x")
+    feeds = {"x": random(2, 7, 1 if "length, 1] x" in text else 2)}
+    found = rewritten(text, feeds)
+    assert {key: found[key] for key in left} == left
+
 
 def test_layer_normalization():
     assert rewritten(LAYER_NORM, {"x": random(2, 3, 4)}, AXIS=-1)["LayerNormalization"] == 1

@@ -27,8 +27,7 @@ KERNELS = {
     "lstm_cell/recurrent_kernel": (0,),
     "logits/kernel": (0,),
 }
-# ONNX Runtime has no integer kernels of transposed convolutions, of attention, norms and recurrent layers.
-MISSING = {"tflite": set(), "onnx": {"transposed/kernel"}}
+# ONNX Runtime has no integer kernels of attention, norms and recurrent layers.
 MISSING_RANGES = {"tflite": set(), "onnx": {"softmax/input", "softmax/output", "normed/output"}}
 
 
@@ -56,7 +55,7 @@ def test_files_have_the_integers_of_training(full_int8, format):
             -1, np.prod([values.shape[axis] for axis in axes])
         )
         missing |= set() if sorted_rows(rows) in stored else {name}
-    assert missing == MISSING[format]
+    assert not missing
 
 
 def stored_rows(folder, format):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,9 +17,11 @@ import onnx
 import onnx_ir as ir
 
 from keras_transformer.export.errors import ConversionError, QuantizationError
-from keras_transformer.export.onnx.graph import add_constant, make_node, name_of, put_first
+from keras_transformer.export.onnx.graph import add_constant, drop_unread_constants, make_node, name_of, put_first
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantization.calibrate import session_with_outputs
+from keras_transformer.export.onnx.quantization.factors import drop_factors, factors_of
+from keras_transformer.export.onnx.quantization.scales import check_scales
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
 from keras_transformer.export.onnx.weights.folding import FOLDED, check_folded, fold, origins
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
@@ -27,7 +29,7 @@ from keras_transformer.export.quantization.block_quantize import by_channel
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
 from keras_transformer.export.quantization.learned_ranges import LearnedRanges, range_of
 from keras_transformer.export.quantization.options import matches
-from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver, check_step, unknown_step
+from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.captured_stderr import captured
@@ -42,7 +44,7 @@ Ranges: TypeAlias = "dict[str, tuple[float, float]]"
 OPERATORS = (
     *("Conv", "Gemm", "MatMul", "Add", "Mul", "Sigmoid", "LeakyRelu", "Softmax", "Where", "Concat", "Relu", "Clip"),
     *("AveragePool", "GlobalAveragePool", "MaxPool", "Resize", "Pad", "Slice", "Split", "DepthToSpace", "SpaceToDepth"),
-    *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"),
+    *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Gather"),
 )
 _RECURRENT = ("LSTM", "GRU", "RNN")
 # The opset from which standard operators have 16 bits.
@@ -84,8 +86,11 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
         model = read(quantized)
         _name_weights(model.graph)
         store_recurrent_weights(model.graph, kept)
+        factors = factors_of(read(folded).graph) if spec.target is None else {}
+        drop_factors(model.graph, factors)
         model.metadata_props.update({**read(directory / path).metadata_props, FOLDED: "yes"})
-        check_scales(model.graph, ranges, bits)
+        check_scales(model.graph, ranges, bits, factors)
+        _compact(model.graph)
         GraphFiles(directory, 1).save({path: model})
 
 
@@ -204,46 +209,27 @@ def _name_weights(graph: ir.Graph) -> None:
             node.outputs[0].name = name_of(node.outputs[0]).removesuffix("_DequantizeLinear_Output")
 
 
-def check_scales(graph: ir.Graph, ranges: Ranges, bits: int = 8) -> None:
-    """Checks that tensors become integers by the steps of one of the measured ranges, and floats by the same steps.
+def _compact(graph: ir.Graph) -> None:
+    """Leaves the zero points of biases out, which are 0, and gives what is between floats and integers short names.
 
-    Args:
-        graph: the quantized graph.
-        ranges: those of the float file.
-        bits: of the activations.
-
-    Raises:
-        WeightError: names the tensor.
+    Of a small network, they are a fifth of the file.
     """
-    # The results of a softmax have the range from 0 to 1.
-    allowed = np.array([_step(*ends, bits) for ends in ((0.0, 1.0), *ranges.values())])
-    for node, (scale, zero) in _steps(graph):
-        source = (
-            node.inputs[0].producer() if node.op_type == "DequantizeLinear" and node.inputs[0] is not None else None
-        )
-        while source is not None and source.op_type != "QuantizeLinear":
-            source = None if source.inputs[0] is None else source.inputs[0].producer()
-        own = None if source is None else (_number(source.inputs[1]), _number(source.inputs[2]))
-        tensor = name_of(node.inputs[0])
-        check_step(ONNX, tensor, (scale, zero), allowed)
-        if own not in (None, (scale, zero)):
-            raise unknown_step(ONNX, tensor, (scale, zero))
-
-
-def _steps(graph: ir.Graph) -> Iterator[tuple[ir.Node, tuple[float, float]]]:
-    """The nodes between floats and integers of activations, with their scale and zero point."""
-    for node in graph:
-        is_activation = bool(node.inputs) and node.inputs[0] is not None and not node.inputs[0].is_initializer()
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear") and is_activation:
-            yield node, (_number(node.inputs[1]), _number(node.inputs[2]))
-
-
-def _number(value: ir.Value | None) -> float:
-    return 0.0 if value is None else float(np.asarray(constant_of(value)).reshape(()))
-
-
-def _step(least: float, largest: float, bits: int) -> tuple[float, float]:
-    """The scale and the zero point of a range, as onnxruntime.quantization chooses them."""
-    least, largest = min(least, 0.0), max(largest, 0.0)
-    scale = (largest - least) / (2**bits - 1)
-    return scale or 1.0, 0.0 if scale == 0 else round(-least / scale)
+    scales: dict[ir.Value, None] = {}
+    nodes = [node for node in graph if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    for number, node in enumerate(nodes):
+        codes, *steps = node.inputs
+        if codes is not None and codes.is_initializer():
+            if codes.dtype == ir.DataType.INT32:
+                node.resize_inputs(2)
+        else:
+            scales |= dict.fromkeys(each for each in steps if each is not None and each.is_initializer())
+            if not node.outputs[0].is_graph_output():
+                node.outputs[0].name = f"{'q' if node.op_type == 'QuantizeLinear' else 'f'}~{number}"
+        node.name = f"{node.op_type[0]}~{number}"
+    for number, value in enumerate(scales):
+        del graph.initializers[name_of(value)]
+        value.name = f"s~{number}"
+        assert value.const_value is not None
+        value.const_value.name = value.name
+        graph.initializers.add(value)
+    drop_unread_constants(graph)

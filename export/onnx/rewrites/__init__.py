@@ -9,6 +9,7 @@ from typing import Protocol
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.rewrites.attention import attention_rules
+from keras_transformer.export.onnx.rewrites.channels_first import channels_first_rules
 from keras_transformer.export.onnx.rewrites.einsum import einsum_rules
 from keras_transformer.export.onnx.rewrites.fusions import fusion_rules
 from keras_transformer.export.onnx.rewrites.masks import mask_rules
@@ -32,6 +33,7 @@ RULES: tuple[tuple[int, MakeRules], ...] = (
     (23, mask_rules),
     (23, attention_rules),
     (24, scatter_rules),
+    (18, channels_first_rules),
     (18, reshape_rules),
 )
 

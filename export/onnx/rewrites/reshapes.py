@@ -11,6 +11,7 @@ from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes, sizes_of
 from keras_transformer.export.onnx.passes.shapes.symbolic import multiply
+from keras_transformer.export.onnx.rewrites.channels_first import has_channels_first, is_turned
 from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, attributes_of, is_float, node_of
 
 _UNARY = ("Gelu", "Relu", "Tanh", "Sigmoid", "Erf", "Neg", "Sqrt", "Exp")
@@ -36,14 +37,14 @@ class TransposeOfTranspose(Rule):
 
 
 class TransposeOfReshapable(Rule):
-    """A transpose that moves only axes of size 1 is a reshape."""
+    """A transpose that moves only axes of size 1 is a reshape, but between convolutions, where it meets its inverse."""
 
     def pattern(self, op: OperatorMaker, x: ir.Value) -> ir.Value:
         return op.Transpose(x, _outputs=["transposed"])
 
     def check(self, context: MatchContext, x: ir.Value, transposed: ir.Value) -> bool:
         sizes, perm = sizes_of(x), node_of(transposed).attributes.get_ints("perm")
-        if sizes is None or perm is None:
+        if sizes is None or perm is None or has_channels_first(x) or is_turned(x):
             return False
         kept = [axis for axis in perm if sizes[axis] != 1]
         return kept == sorted(kept)

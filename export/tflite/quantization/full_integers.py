@@ -6,24 +6,27 @@ kernels, which of their tensors share a scale, and which have a fixed one. What 
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_transformer.export.errors import ConversionError, QuantizationError
+from keras_transformer.export.errors import ConversionError
 from keras_transformer.export.quantization.calibrated import FullInt8, batches_of
-from keras_transformer.export.quantization.learned_ranges import LearnedRanges, range_of
 from keras_transformer.export.quantization.options import matches
-from keras_transformer.export.quantization.ranges import LARGEST, RangeObserver, check_step
-from keras_transformer.export.remedies import Remedy
+from keras_transformer.export.quantization.ranges import LARGEST
 from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization import int16_activations, loops
-from keras_transformer.export.tflite.quantization.calibrate import runs_on
-from keras_transformer.export.tflite.tree import indices, read, read_file, schema, size_of, write, write_file
+from keras_transformer.export.tflite.quantization.activation_ranges import Ranges, tensor_ranges
+from keras_transformer.export.tflite.quantization.integer_kernels import (
+    compute_in_integers,
+    drop_idle_bounds,
+    split_operators,
+)
+from keras_transformer.export.tflite.quantization.scales import check_scales
+from keras_transformer.export.tflite.tree import indices, read, read_file, schema, write, write_file
 from keras_transformer.export.tflite.weights.weight import Weight, find_weights, name_by_channels, readers
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
@@ -33,17 +36,6 @@ if TYPE_CHECKING:
     from ai_edge_litert.schema_py_generated import ModelT
 
     from keras_transformer.export.data.export_spec import ExportSpec
-    from keras_transformer.export.quantization.calibration_data import Batch
-
-# The range of a tensor by the indices of its graph and its own.
-Ranges: TypeAlias = "dict[tuple[int, int], tuple[float, float]]"
-# Results whose kernels have a scale of their own, as pairs of scale and zero point, by the bits of activations.
-_FIXED = {8: ((1 / 256, -128), (1 / 128, 0), (16 / 256, 127)), 16: ((int16_activations.SIGMOID, 0),)}
-_INTEGERS = ("INT8", "UINT8", "INT16")
-# Narrower ranges contain at least the numbers up to this one, of both signs.
-_NARROW, _NEAR_ZERO = 1e-5, 1e-6
-# The range of a tensor that is zero throughout.
-_ZEROS = (0.0, 1.0)
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]) -> None:
@@ -62,6 +54,8 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     (path,) = {directory / each for each in files.values()}
     content, quantization = path.read_bytes(), spec.quantization
     bits = quantization.activation_bits
+    if spec.target is None:
+        content = split_operators(content, bits)
     batches, method = batches_of(quantization), quantization.ranges
     ranges = tensor_ranges(content, batches, method, bits, quantization.learned)
     before = read(content)
@@ -69,6 +63,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: Mapping[str, str]
     is_static = bits == 16 or spec.target is not None
     of_steps = loops.product_ranges(content, batches, in_loops, method) if is_static else None
     model = read(in_integers(content, ranges, quantization, spec.variables))
+    compute_in_integers(model)
     loops.quantize_products(model, in_loops, of_steps)
     if bits == 16:
         int16_activations.mend(model)
@@ -103,6 +98,7 @@ def in_integers(
     model, is_wide = read(content), quantization.activation_bits == 16
     floats = _kept_results(_kept_weights(model, quantization, variables)) | _results_beyond(model, ranges)
     floats |= _results_like_bodies(model, {number for number, _ in ranges})
+    drop_idle_bounds(model, ranges)
     if is_wide:
         ranges = {key: int16_activations.symmetric(*ends) for key, ends in ranges.items()}
         floats |= int16_activations.results_without_kernel(model)
@@ -121,73 +117,6 @@ def in_integers(
             return mlir_quantize(write(model), inference_type=kind, denylisted_nodes=floats, **types)
         except library_exceptions() as error:
             raise ConversionError(TFLITE, f"TensorFlow's quantizer fails: {one_line(error)}", log()) from error
-
-
-def tensor_ranges(
-    content: bytes,
-    calibration: Sequence[Batch],
-    method: str = "mse",
-    bits: int = 8,
-    learned: LearnedRanges | None = None,
-) -> Ranges:
-    """The ranges of all float tensors that a file computes, on calibration data.
-
-    Args:
-        content: bytes of a float .tflite file.
-        calibration: list of dicts of arrays by input name.
-        method: one of `quantization.ranges.RANGES`.
-        bits: of the activations.
-        learned: `LearnedRanges` of some tensors, or None.
-
-    Returns:
-        The ranges. The bodies of loops have none: errors of a state in 8 bits would add up over the steps.
-
-    Raises:
-        QuantizationError: a signature takes none of the data.
-    """
-    model, observers = read(content), dict[tuple[int, int], RangeObserver]()
-    names = {each.signatureKey.decode() for each in model.signatureDefs}
-    for name, number, interpreter in runs_on(content, model, calibration):
-        names.discard(name)
-        graph = Graph(model, model.subgraphs[number])
-        for index in _computed(graph):
-            with contextlib.suppress(ValueError):  # It keeps no value of some results of loops.
-                values = interpreter.get_tensor(index, number)
-                observers.setdefault((number, index), RangeObserver()).add(values)
-    if names:
-        raise QuantizationError(f"tflite: signature '{min(names)}' takes none of the calibration data", Remedy.STEPS)
-    found = {key: range_of(observer, method, bits, learned) for key, observer in observers.items()}
-    ranges = {key: _quantizable(*ends) for key, ends in found.items()}
-    _join_states(model, ranges)
-    return ranges
-
-
-def _quantizable(least: float, largest: float) -> tuple[float, float]:
-    """A range as the quantizer takes it, which widens those of numbers near zero."""
-    if largest <= least:
-        return _ZEROS
-    return (least, largest) if largest - least > _NARROW else (min(least, -_NEAR_ZERO), max(largest, _NEAR_ZERO))
-
-
-def _join_states(model: ModelT, ranges: Ranges) -> None:
-    """Gives an input and the output of its name, a state that the next call takes, the range of both."""
-    for signature in model.signatureDefs:
-        outputs = {each.name.decode().removesuffix("_output"): int(each.tensorIndex) for each in signature.outputs}
-        for each in signature.inputs:
-            places = (int(each.tensorIndex), outputs.get(each.name.decode(), -1))
-            keys = [(int(signature.subgraphIndex), place) for place in places]
-            if all(key in ranges for key in keys):
-                # The first state may be the only one in the data.
-                least, largest = zip(*([ranges[key] for key in keys if ranges[key] != _ZEROS] or [_ZEROS]), strict=True)
-                ranges |= dict.fromkeys(keys, (min(least), max(largest)))
-
-
-def _computed(graph: Graph) -> Iterator[int]:
-    """The float tensors that a graph takes or computes."""
-    results = {index for operator in graph.subgraph.operators for index in indices(operator.outputs)}
-    for index in sorted(results | set(indices(graph.subgraph.inputs))):
-        if graph.type(index) == "FLOAT32":
-            yield index
 
 
 def _kept_weights(model: ModelT, quantization: FullInt8, variables: Sequence[keras.Variable]) -> list[Weight]:
@@ -242,46 +171,3 @@ def _copy_metadata(before: ModelT, after: ModelT) -> None:
 
     for name, content in read_metadata(before).items():
         add_metadata(after, name, content)
-
-
-def check_scales(model: ModelT, ranges: Ranges, bits: int = 8, of_steps: loops.ProductRanges | None = None) -> None:
-    """Checks that every tensor of integers has the steps of one of the measured ranges, or the fixed ones of its kernel.
-
-    Args:
-        model: `ModelT` of the quantized file.
-        ranges: those of the float file.
-        bits: of the activations.
-        of_steps: ranges of the products in loops.
-
-    Raises:
-        WeightError: names the tensor.
-    """
-    step_of = int16_activations.step if bits == 16 else _step
-    of_loops = [loops.step(*ends) for pair in (of_steps or {}).values() for ends in pair]
-    steps = (step_of(*ends) for ends in ranges.values())
-    allowed = np.array([*_FIXED[bits], *steps, *of_loops, *_of_constants(model)])
-    for graph in graphs(model):
-        for index in range(len(graph.tensors)):
-            parameters = graph.tensors[index].quantization
-            if graph.type(index) not in _INTEGERS or graph.is_constant(index) or parameters is None:
-                continue
-            if parameters.scale is None or not len(parameters.scale):
-                continue
-            zero = int(parameters.zeroPoint[0]) - (128 if graph.type(index) == "UINT8" else 0)
-            check_step(TFLITE, graph.name(index), (float(parameters.scale[0]), zero), allowed)
-
-
-def _of_constants(model: ModelT) -> Iterator[tuple[float, float]]:
-    """The steps of constants, which what only copies their codes has too."""
-    for graph in graphs(model):
-        for tensor in graph.tensors:
-            parameters = tensor.quantization
-            is_constant = size_of(model.buffers[tensor.buffer]) > 0
-            if is_constant and parameters is not None and parameters.scale is not None and len(parameters.scale) == 1:
-                yield float(parameters.scale[0]), float(parameters.zeroPoint[0])
-
-
-def _step(least: float, largest: float) -> tuple[float, float]:
-    """The scale and the zero point of a range in 8 bits, as the quantizer chooses them."""
-    scale = (max(largest, 0.0) - min(least, 0.0)) / 255
-    return scale, 0.0 if scale == 0 else round(-128 - min(least, 0.0) / scale)

@@ -81,6 +81,7 @@ CASES = {
     "topk": case("TopK", "x", "two", outputs=2, axis=2),
     "sum": case("ReduceSum", "x", "one", keepdims=0),
     "mean": case("ReduceMean", "x", "last"),
+    "pool": case("GlobalAveragePool", "image"),
     "clip": case("Clip", "x", "floor"),
     "choice": case("Where", "positive", "x", "floor"),
     "compared": case("Not", "positive"),
