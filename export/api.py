@@ -13,12 +13,12 @@ from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS
 from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization.kept import check_models
-from keras_transformer.export.quantization.learned_ranges import is_trained_with_integers, ordinary_model
 from keras_transformer.export.quantization.precisions import Mode, Modes
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.request import Request, check_is_layer, generates, request_of
 from keras_transformer.export.runtime.libraries import require_keras
+from keras_transformer.export.spec.trained_integers import is_trained_with_integers, ordinary_model
 from keras_transformer.export.targets.fixed_shapes import (
     fixed_language_spec,
     fixed_spec,

@@ -204,7 +204,7 @@ NUM_ANY = {
     "retrieval": 6,
     "tasks": 22,
     "text": 48,
-    "training": 36,
+    "training": 38,
     "utils": 67,
     "vision": 24,
     "export.bundle": 4,

@@ -23,8 +23,9 @@ from keras_transformer.export.operations.operation import ONNX, TFLITE
 from keras_transformer.export.operations.recurrence import by_operator, has_operator
 from keras_transformer.utils.types import Tensor
 
+_LOOP = "inner_loop"
 # The loops of recurrent layers that eager calls run, by layer.
-_LOOPS: weakref.WeakKeyDictionary[keras.layers.RNN, Callable[..., Any]] = weakref.WeakKeyDictionary()
+_LOOPS: weakref.WeakKeyDictionary[keras.layers.RNN, Callable[..., object]] = weakref.WeakKeyDictionary()
 
 
 def all_steps_at_once(
@@ -199,12 +200,11 @@ def _is_a_loop(layer: keras.layers.Layer, sequences: Tensor, *args: object, **kw
 
 def loop_in_a_graph(
     layer: keras.layers.RNN, sequences: Tensor, initial_state: Tensor, mask: Tensor | None, training: bool = False
-) -> Any:
+) -> object:
     """The steps of a recurrent layer as `predict` runs them: one by one in Python, hundreds take minutes."""
     if layer not in _LOOPS:
-        _LOOPS[layer] = tf.function(
-            functools.partial(type(layer).inner_loop, weakref.proxy(layer)), autograph=False, reduce_retracing=True
-        )
+        loop = functools.partial(getattr(type(layer), _LOOP), weakref.proxy(layer))
+        _LOOPS[layer] = tf.function(loop, autograph=False, reduce_retracing=True)
     return _LOOPS[layer](sequences, initial_state, mask, training=training)
 
 
@@ -259,7 +259,7 @@ AS_IN_PREDICT = (
     *(ReplacedLayer(each, "call", raise_for_window, fits_no_window) for each in _WINDOWS),
     ReplacedLayer(keras.layers.Resizing, "call", called_on_floats),
     ReplacedLayer(keras.layers.CenterCrop, "call", called_on_floats),
-    ReplacedLayer(keras.layers.RNN, "inner_loop", loop_in_a_graph, _is_eager),
+    ReplacedLayer(keras.layers.RNN, _LOOP, loop_in_a_graph, _is_eager),
 )
 EVERYWHERE = (
     ReplacedLayer(keras.layers.TimeDistributed, "call", all_steps_at_once, _has_dynamic_length),
@@ -272,6 +272,6 @@ EVERYWHERE = (
     ReplacedLayer(keras.layers.EinsumDense, "_float8_call", on_rounded_numbers),
 )
 BY_FORMAT = {
-    TFLITE: (ReplacedLayer(keras.layers.RNN, "inner_loop", loop_over_slots, _is_a_loop),),
-    ONNX: (ReplacedLayer(keras.layers.RNN, "inner_loop", by_operator, has_operator),),
+    TFLITE: (ReplacedLayer(keras.layers.RNN, _LOOP, loop_over_slots, _is_a_loop),),
+    ONNX: (ReplacedLayer(keras.layers.RNN, _LOOP, by_operator, has_operator),),
 }

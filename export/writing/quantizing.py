@@ -30,6 +30,7 @@ from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.export.spec.trained_integers import measured_ranges
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement
 from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, ModelSteps, token_rows
 from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord
@@ -175,7 +176,7 @@ class QuantizedCopies:
         if known is None:
             known = bundle_batches(data, self._manifest)
             self._calibrations.append((data, known))
-        changes: dict[str, Any] = {"calibration": known}
+        changes: dict[str, object] = {"calibration": known}
         if getattr(spec.quantization, "trained", None) is not None:
             changes["trained"] = self._learned_ranges(spec.quantization.trained, known)
         return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, **changes))
@@ -184,7 +185,7 @@ class QuantizedCopies:
         """The ranges that a model has learned, measured once for all formats."""
         if self._learned is None or self._learned[:2] != (id(model), id(batches)):
             self._steps.note(f"observing {model.name!r} on the calibration data")
-            self._learned = id(model), id(batches), LearnedRanges.measure(model, batches)
+            self._learned = id(model), id(batches), measured_ranges(model, batches)
         return self._learned[2]
 
     def _float_measurement(self, name: str) -> Measurement:

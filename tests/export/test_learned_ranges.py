@@ -8,8 +8,9 @@ import pytest
 
 from keras_transformer import training
 from keras_transformer.export import FullInt8, QuantizationError
-from keras_transformer.export.quantization.learned_ranges import LearnedRanges, ordinary_model, range_of
+from keras_transformer.export.quantization.learned_ranges import LearnedRanges, range_of
 from keras_transformer.export.quantization.ranges import RangeObserver
+from keras_transformer.export.spec.trained_integers import measured_ranges, ordinary_model
 
 ROWS = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
 
@@ -31,7 +32,7 @@ def aware_model(dtype="float32"):
 
 @pytest.fixture(scope="module")
 def ranges():
-    return LearnedRanges.measure(aware_model(), [{"x": ROWS[:40]}, {"x": ROWS[40:]}])
+    return measured_ranges(aware_model(), [{"x": ROWS[:40]}, {"x": ROWS[40:]}])
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.25, 3.0])
@@ -85,5 +86,5 @@ def test_a_model_in_mixed_precision_is_observed_in_float32():
     assert {layer.compute_dtype for layer in (*plain.layers, *mode.trained.layers)} == {"float32"}
     for ours, theirs in zip(mode.trained.weights, aware.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    learned = LearnedRanges.measure(mode.trained, [{"x": ROWS}])
+    learned = measured_ranges(mode.trained, [{"x": ROWS}])
     np.testing.assert_allclose(learned.floats[0]["y"], plain(ROWS), atol=1e-6)

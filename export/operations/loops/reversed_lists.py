@@ -6,7 +6,7 @@ in the order of the iterations, and is reversed where it is stacked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -40,7 +40,7 @@ def with_stacks_reversed(graph_def: GraphDef) -> GraphDef:
     ]
     for owner, stack, body, write in found:
         write.input[1] = body.signature.input_arg[0].name  # The counter of the iterations.
-        _reverse(copy.node if owner is None else owner.node_def, owner, stack)
+        (copy.node if owner is None else owner.node_def).extend(_reverse(owner, stack))
     return copy if found else graph_def
 
 
@@ -84,8 +84,8 @@ def _step_of(node: NodeDef, argument: str, nodes: Mapping[str, NodeDef]) -> int 
     return None if value is None else _STEPS[node.op] * int(value)
 
 
-def _reverse(nodes: Iterable[NodeDef], owner: FunctionDef | None, stack: NodeDef) -> None:
-    """Reverses a stack in a function, or in the graph for None: what reads it reads the reversed one."""
+def _reverse(owner: FunctionDef | None, stack: NodeDef) -> list[NodeDef]:
+    """Reverses a stack in a function, or in the graph for None: what reads it reads the reversed one. Returns new nodes."""
     axis: NodeDef = tf.compat.v1.NodeDef(name=f"{stack.name}/axis", op="Const")
     axis.attr["dtype"].type = tf.int32.as_datatype_enum
     axis.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([0], tf.int32))
@@ -99,4 +99,4 @@ def _reverse(nodes: Iterable[NodeDef], owner: FunctionDef | None, stack: NodeDef
     turned.input[:] = [stack.name, axis.name] if owner is None else [f"{stack.name}:tensor:0", f"{axis.name}:output:0"]
     if owner is not None:
         rename(owner, {f"{former}:tensor:0": f"{former}:output:0"})
-    nodes.extend([axis, turned])
+    return [axis, turned]

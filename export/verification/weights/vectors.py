@@ -62,9 +62,9 @@ def _names_of_carried(values: np.ndarray, model: ModelWeights) -> set[str] | Non
         stacked = np.stack([vector for _, vector in formers]).astype("float64")
         products = zip(formers, stacked @ kernel, np.abs(stacked) @ np.abs(kernel), strict=True)
         for (former, _), carried, size in products:
-            found = np.flatnonzero(_are_multiples(values, carried + added, size + np.abs(added), model))
-            if len(found):
-                return {name} | former | biases[found[0]][0]
+            matches = _are_multiples(values, carried + added, size + np.abs(added), model)
+            if matches.any():
+                return {name} | former | biases[int(matches.argmax())][0]
     return None
 
 

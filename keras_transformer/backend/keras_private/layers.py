@@ -34,7 +34,7 @@ def weight(layer: keras.layers.Layer, name: str) -> keras.Variable:
 class ExplicitScores:
     """Mixin of `MultiHeadAttention` and `GroupQueryAttention` without the fused kernel: their softmax is a layer's call."""
 
-    def _compute_attention(self, *args: Any, **kwargs: Any) -> Any:
+    def _compute_attention(self, *args: object, **kwargs: object) -> object:
         plain = super()._compute_attention  # type: ignore[misc]
         bound = inspect.signature(plain).bind(*args, **kwargs)
         if not vars(self).get("_flash_attention"):

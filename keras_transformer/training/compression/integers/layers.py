@@ -64,7 +64,7 @@ class IntegerLayer(AwareLayer):
     def call(self: keras.layers.Layer, *args: object, **kwargs: object) -> Outputs:
         position = itertools.count()
 
-        def quantized(x: Any) -> Any:
+        def quantized(x: Tensor) -> object:
             quantizer = getattr(self, _input_name(next(position)), None) if is_float_tensor(x) else None
             return x if quantizer is None else quantizer(x)
 
@@ -172,7 +172,7 @@ def quantizers_of(layer: keras.layers.Layer) -> list[ActivationQuantizer]:
     return [each for each in keras_private.direct_layers(layer) if isinstance(each, ActivationQuantizer)]
 
 
-def is_float_tensor(x: Any) -> bool:
+def is_float_tensor(x: Tensor) -> bool:
     """Whether an argument is a tensor of floats."""
     return ops.is_tensor(x) and keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype))
 

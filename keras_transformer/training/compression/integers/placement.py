@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import keras
 from keras import layers
@@ -88,8 +87,8 @@ def _traced(model: keras.Model) -> tuple[list[_Call], set[int]]:
     stack: list[_Call] = []
     ends: list[Tensor] = []
 
-    def wrap(layer: keras.layers.Layer, call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrap(layer: keras.layers.Layer, call: Callable[..., object]) -> Callable[..., object]:
+        def wrapped(*args: object, **kwargs: object) -> object:
             own = _Call(layer, _tensors((args, kwargs)))
             if stack:
                 # The states of cells stay float: for quantizers, a recurrent layer has no parts.
