@@ -203,7 +203,7 @@ def loop_in_a_graph(
 ) -> object:
     """The steps of a recurrent layer as `predict` runs them: one by one in Python, hundreds take minutes."""
     if layer not in _LOOPS:
-        loop = functools.partial(getattr(type(layer), _LOOP), weakref.proxy(layer))
+        loop = functools.partial(getattr(cast(type, layer.__class__), _LOOP), weakref.proxy(layer))
         _LOOPS[layer] = tf.function(loop, autograph=False, reduce_retracing=True)
     return _LOOPS[layer](sequences, initial_state, mask, training=training)
 
