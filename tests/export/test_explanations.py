@@ -129,13 +129,6 @@ CASES = {
     "product_of_vectors": Case(
         {"bias": BIAS, "gamma": GAMMA}, BIAS * GAMMA, (next_up(BIAS * GAMMA, 40),), (2, []), is_named=False
     ),
-    "carried_bias": Case(
-        {"kernel": KERNEL, "former": SCALE, "bias": OTHER},
-        CARRIED,
-        (moved(CARRIED, 1e-5), CARRIED - np.float32(0.3) * OTHER, CARRIED * np.float32(1.00001), CARRIED[::-1]),
-        (0, ["bias", "former", "kernel"]),
-        Signature(frozenset([0.3])),
-    ),
     "recurrent_weight": Case(
         {"kernel": GATES},
         with_gates(GATES, (0, 3, 1, 2)).T[None],
@@ -148,6 +141,13 @@ CASES = {
         (0, ["kernel"]),
         EXP,
         is_named=False,
+    ),
+    "carried_bias": Case(
+        {"kernel": KERNEL, "former": SCALE, "bias": OTHER},
+        CARRIED,
+        (moved(CARRIED, 1e-5), CARRIED - np.float32(0.3) * OTHER, CARRIED * np.float32(1.00001), CARRIED[::-1]),
+        (0, ["bias", "former", "kernel"]),
+        Signature(frozenset([0.3])),
     ),
 }
 
