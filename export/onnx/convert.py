@@ -108,7 +108,8 @@ def _optimized(model: ir.Model, options: OnnxOptions, weights: Sequence[str]) ->
 
     optimized = model.clone()
     try:
-        optimize(optimized, options, weights)
+        with captured():  # The libraries log each operator that they leave as it is.
+            optimize(optimized, options, weights)
     except (ValueError, RuntimeError) as error:  # The unchanged graph is correct.
         warnings.warn(f"onnx: the graph is not optimized: {one_line(error)}", stacklevel=2)
         return model

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import IO
 
-_LOGGERS = ("tensorflow", "absl", "tf2onnx", "tf2onnx.tfonnx", "h5py")
+_LOGGERS = ("tensorflow", "absl", "tf2onnx", "tf2onnx.tfonnx", "h5py", "onnxscript", "onnx_ir")
 
 
 # Duplicates of the real stderr, one for each capture in progress.
