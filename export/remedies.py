@@ -84,7 +84,8 @@ class Remedy(enum.Enum):
         "Random numbers that are not of keras random",
         "Two calls of the model give different outputs, since it draws random numbers in inference, or changes a variable.",
         "make it an input of the model, such as `noise = keras.Input(shape)` in place of random numbers; normal and uniform"
-        " ones of keras.random become inputs by themselves",
+        " ones of keras.random become inputs by themselves. Take a state that the model changes as an input too, and return"
+        " the next one",
     )
     PYTHON = (
         "Functions of Python and numpy",
