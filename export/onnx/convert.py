@@ -202,12 +202,18 @@ def _check_unsupported(model: ir.Model, locate: Any, failed: Mapping[str, BaseEx
     """Raises for ops that tf2onnx left in the graph under their TensorFlow names: it has none, or has failed there."""
     found: dict[tuple[str, str], str] = {}
     for node in all_nodes(model.graph):
-        if node.domain not in ("", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, ""):
-            error = failed.get(node.name or "")
+        error = _failure(node.name or "", failed)
+        if error or node.domain not in ("", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, ""):
             found[node.op_type, locate(node.op_type, node.name)] = "" if error is None else one_line(error)
     if found:
         reason = next(iter(found.values()))
         raise unsupported(ONNX, list(found), f"tf2onnx fails: {reason}" if reason else "")
+
+
+def _failure(name: str, failed: Mapping[str, BaseException]) -> BaseException | None:
+    """Why tf2onnx could not convert a node, which has the name of a branch in front in the body of that."""
+    found = (error for each, error in failed.items() if name == each or name.endswith(f"_{each}"))
+    return next(found, None)
 
 
 def _order_inputs(graph: ir.Graph, signature: Signature) -> None:

@@ -137,3 +137,9 @@ def test_why_a_handler_of_tf2onnx_fails_is_kept():
         errors.UnsupportedOpError, match=r"onnx: op Roll of layer 'a' .*: tf2onnx fails: the rank is not known; "
     ):
         _check_unsupported(model, lambda op, node: node.split("/")[1], failed)
+    # In a branch, a node has the name of that in front. ONNX has an operator of its name, with other attributes.
+    inside = ir.Graph([], [], nodes=[ir.Node("", "Relu", [], name="m/cond_true_0_m/a/Roll")])
+    branch = ir.AttrGraph("then_branch", inside)
+    model = ir.Model(ir.Graph([], [], nodes=[ir.Node("", "If", [], [branch], name="m/cond")]), ir_version=9)
+    with pytest.raises(errors.UnsupportedOpError, match=r"onnx: op Relu of .*: tf2onnx fails: the rank is not known; "):
+        _check_unsupported(model, lambda op, node: "cond", failed)
