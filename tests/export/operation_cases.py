@@ -511,6 +511,19 @@ for _name in ("Elu", "Selu"):
 case("LeakyReluGrad", lambda dy, x: RAW.LeakyReluGrad(gradients=dy, features=x, alpha=0.3), ANY[::-1], ANY)
 
 
+for _rank in (1, 2, 3):
+    _array = np.random.default_rng(9).normal(size=(2, 3, 7, 6, 8)[: _rank + 2]).astype("float32")
+    _kernel = np.random.default_rng(_rank).normal(size=(3,) * _rank + (3, 4)).astype("float32")
+    case(
+        "BatchToSpaceND",
+        lambda x, k=_kernel: keras.ops.conv(x, k, 1, "same", "channels_first", 2),
+        _array,
+        shapes=((None, *_array.shape[1:]),),
+        name=f"channels first, {_rank}D",
+        bound=1e-5,
+    )
+
+
 def _backward(s, x):
     return list(keras.ops.scan(_step, s, x, reverse=True))
 

@@ -52,20 +52,43 @@ def transposed_convolution_of_last_channels(
 
 
 def dilated_convolution(x: Tensor, block: Tensor, paddings: Tensor, kernel: Tensor, crops: Tensor) -> Tensor:
-    """A convolution of volumes with steps within the kernel, in place of one of every such step apart."""
-    dilations = [1, *np.asarray(tf.get_static_value(block)).tolist(), 1]
-    x = tf.pad(x, tf.pad(paddings - crops, [[1, 1], [0, 0]]))
-    return tf.raw_ops.Conv3D(input=x, filter=kernel, strides=[1] * 5, dilations=dilations, padding="VALID")
+    """A convolution with steps within the kernel, in place of one of every such step apart."""
+    steps, pads = np.asarray(tf.get_static_value(block)).tolist(), paddings - crops
+    # The channels are one of the axes that are taken apart where they come first.
+    is_first = len(steps) > x.shape.rank - 2
+    if is_first:
+        x, steps, pads = _with_last_channels(x), steps[1:], pads[1:]
+    is_sequence = len(steps) == 1
+    if is_sequence:
+        x, steps, pads = tf.expand_dims(x, 1), [1, *steps], tf.pad(pads, [[1, 0], [0, 0]])
+    x = tf.pad(x, tf.pad(pads, [[1, 1], [0, 0]]))
+    convolve = tf.raw_ops.Conv2D if len(steps) == 2 else tf.raw_ops.Conv3D
+    options = {"strides": [1] * (len(steps) + 2), "dilations": [1, *steps, 1], "padding": "VALID"}
+    found = convolve(input=x, filter=kernel, **options)
+    found = tf.squeeze(found, 1) if is_sequence else found
+    return _with_first_channels(found) if is_first else found
 
 
 def _dilated(node: Node) -> Sequence[str]:
     """The operands of `dilated_convolution`, or none."""
-    convolution = node.producer(0)
-    spread = convolution.producer(0) if convolution is not None and convolution.op == "Conv3D" else None
+    convolution = _behind(node, "Squeeze")
+    is_taken = convolution is not None and (convolution.op == "Conv3D" or _is_of_images(convolution))
+    spread = _behind(convolution, "ExpandDims") if convolution is not None and is_taken else None
     if convolution is None or spread is None or spread.op != "SpaceToBatchND" or node.value(1) is None:
         return ()
     is_plain = convolution.attribute("padding") == "VALID" and set(convolution.attribute("strides")) == {1}
     return (*spread.inputs, convolution.inputs[1], node.inputs[2]) if is_plain else ()
+
+
+def _behind(node: Node, layout: str) -> Node | None:
+    """What computes the first operand of a node, or that of an operation in between which adds or removes an axis."""
+    found = node.producer(0)
+    return found.producer(0) if found is not None and found.op == layout else found
+
+
+def _is_of_images(convolution: Node) -> bool:
+    """Whether a convolution is of images whose channels come first: the converter takes others."""
+    return convolution.op == "Conv2D" and _has_first_channels(convolution)
 
 
 def _is_dilated(node: Node) -> bool:
