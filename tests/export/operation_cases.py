@@ -524,6 +524,17 @@ for _rank in (1, 2, 3):
     )
 
 
+_SERIES, _TURNED = (np.random.default_rng(9).normal(size=size).astype("float32") for size in ((2, 3, 10), (3, 4, 3)))
+case(
+    "Conv2DBackpropInput",
+    lambda x: keras.ops.conv_transpose(x, _TURNED, 2, "same", None, "channels_first"),
+    _SERIES,
+    shapes=((None, 3, 10),),
+    name="channels first, 1D",
+    bound=1e-5,
+)
+
+
 def _backward(s, x):
     return list(keras.ops.scan(_step, s, x, reverse=True))
 

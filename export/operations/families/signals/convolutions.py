@@ -207,6 +207,11 @@ def _has_first_channels(node: Node) -> bool:
     return str(node.attribute("data_format")).startswith("NC")
 
 
+def _has_computed_sizes(node: Node) -> bool:
+    """Whether channels come first, and the sizes of a result are not known: tf2onnx gives it others."""
+    return _has_first_channels(node) and node.value(0) is None
+
+
 def _is_of_signals(node: Node) -> bool:
     """Whether a convolution is one of signals whose channels come first: the converter forgets an axis of it."""
     return _has_first_channels(node) and "Squeeze" in node.readers
@@ -233,6 +238,7 @@ _OPTIONS = ("strides", "dilations", "padding")
 _PADDED = Decomposed(padded_convolution, ("strides", "dilations", "data_format"), _leaves_out)
 _LAST = Decomposed(convolution_of_last_channels, _OPTIONS, _has_first_channels)
 _SIGNALS = Decomposed(convolution_of_last_channels, _OPTIONS, _is_of_signals)
+_OF_COMPUTED_SIZES = Decomposed(transposed_convolution_of_last_channels, _OPTIONS, _has_computed_sizes)
 _LAST_TRANSPOSED = Decomposed(transposed_convolution_of_last_channels, _OPTIONS, _has_first_channels)
 _DILATED = Decomposed(dilated_convolution, when=_is_dilated, operands=_dilated)
 _SPREAD = Decomposed(transposed_convolution, (*_OPTIONS, "data_format"), _has_steps_within)
@@ -244,7 +250,7 @@ OPERATIONS = (
     Operation("Conv3D", {TFLITE: _LAST, ONNX: _PADDED}, rounds=True, sum_length=_of_convolution),
     Operation(
         "Conv2DBackpropInput",
-        {TFLITE: (_SPREAD, _LAST_TRANSPOSED), ONNX: _GAPS},
+        {TFLITE: (_SPREAD, _LAST_TRANSPOSED), ONNX: (_GAPS, _OF_COMPUTED_SIZES)},
         rounds=True,
         sum_length=_of_transposed,
     ),
