@@ -30,7 +30,6 @@ from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.spec.trained_integers import measured_ranges
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement
 from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, ModelSteps, token_rows
 from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord
@@ -183,6 +182,8 @@ class QuantizedCopies:
 
     def _learned_ranges(self, model: keras.Model, batches: list[Batch]) -> LearnedRanges:
         """The ranges that a model has learned, measured once for all formats."""
+        from keras_transformer.export.spec.trained_integers import measured_ranges
+
         if self._learned is None or self._learned[:2] != (id(model), id(batches)):
             self._steps.note(f"observing {model.name!r} on the calibration data")
             self._learned = id(model), id(batches), measured_ranges(model, batches)
