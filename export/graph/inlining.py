@@ -129,7 +129,9 @@ class _Inliner:
     def add_body(self, body: _Body) -> None:
         """Copies the operations of a function. It changes no state, so that none waits for another."""
         for node in body.function.node_def:
-            inputs = [self.source(body.source(each)) for each in node.input if not each.startswith("^")]
+            # Results within the function may have the names that those of the call had: the operation is named like it.
+            sources = [(each, body.source(each)) for each in node.input if not each.startswith("^")]
+            inputs = [self.source(source) if body.is_argument(each) else source for each, source in sources]
             self._copy(node, body.name_of(node.name), inputs)
 
     def _copy(self, node: NodeDef, name: str, inputs: Iterable[str]) -> None:
@@ -174,6 +176,10 @@ class _Body:
         node, part, index = name.split(":")
         offsets, _ = result_offsets(self._nodes[node].op, self._nodes[node].attr)
         return self._result(self.name_of(node), offsets[part] + int(index), f"{part}:{index}")
+
+    def is_argument(self, name: str) -> bool:
+        """Whether a tensor of the function is one of its arguments."""
+        return name in self._arguments
 
     def name_of(self, node: str) -> str:
         """What an operation of the function is called in the graph."""

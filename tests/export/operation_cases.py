@@ -535,6 +535,15 @@ case(
 )
 
 
+for _dtype in (tf.int32, tf.int64):
+    case(
+        "UniqueWithCounts",
+        lambda x, dtype=_dtype: list(tf.unique_with_counts(x, dtype)),
+        WHOLE[0] % 4,
+        name=_dtype.name,
+    )
+
+
 def _backward(s, x):
     return list(keras.ops.scan(_step, s, x, reverse=True))
 

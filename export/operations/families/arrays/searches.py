@@ -42,6 +42,13 @@ def _counted(is_before: Callable[[Tensor, Tensor], Tensor], rows: Tensor, values
     return tf.cast(tf.reduce_sum(tf.cast(before, tf.int32), -1), dtype)
 
 
+def unique_with_counts(x: Tensor, *, out_idx: tf.DType) -> list[Tensor]:
+    """LiteRT finds the numbers and their places; how often each place is there is a sum."""
+    numbers, places = tf.unique(x, tf.int32)
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(places), places, tf.size(numbers))
+    return [numbers, tf.cast(places, out_idx), tf.cast(counts, out_idx)]
+
+
 def in_top(predictions: Tensor, targets: Tensor, count: Tensor) -> Tensor:
     """Whether fewer than `count` classes have a higher score than the target, as far as that is finite."""
     classes = tf.shape(predictions, out_type=targets.dtype)[1]
@@ -152,5 +159,6 @@ OPERATIONS = (
     Operation("LowerBound", in_both(_LOWER)),
     Operation("NthElement", in_both(_NTH)),
     Operation("TopKV2", {ONNX: Native(sorted_numbers)}, differs=_NANS),
+    Operation("UniqueWithCounts", {TFLITE: Decomposed(unique_with_counts, ("out_idx",))}),
     Operation("UpperBound", in_both(_UPPER)),
 )
