@@ -85,7 +85,8 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         model = _without_captures(traced, spec)
     join_dilations(model)
     fuse(model, spec.folds_factors)
-    store_integers(model)
+    if any(each.dtype in ("int8", "uint8") for each in spec.variables):
+        store_integers(model)
     if spec.target is not None:
         spec.target.rewrite(model)
     name_interface(model, spec)

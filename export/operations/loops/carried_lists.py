@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.export.graph.part import constant_value, every_node, node_name
+from keras_transformer.export.graph.part import constant_value, node_name
 from keras_transformer.export.operations.insertion import rename
-from keras_transformer.export.operations.loops.counters import LOOPS
+from keras_transformer.export.operations.loops.counters import LOOPS, VARIANT, has_lists
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.attr_value_pb2 import AttrValue
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tensorflow.core.framework.node_def_pb2 import NodeDef
     from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 
-_VARIANT = tf.variant.as_datatype_enum
 _READ, _WRITE, _MADE, _COPY = "TensorListGetItem", "TensorListSetItem", "TensorListReserve", "Identity"
 # What functions call the result of each.
 _RESULTS = {_READ: "item", _WRITE: "output_handle", _COPY: "output"}
@@ -29,7 +28,7 @@ _RESULTS = {_READ: "item", _WRITE: "output_handle", _COPY: "output"}
 
 def with_carried_elements(graph_def: GraphDef) -> GraphDef:
     """A copy of a `GraphDef` in which loops carry elements in place of such lists; the same one if it has none."""
-    if not any(node.op in LOOPS and _VARIANT in node.attr["T"].list.type for node in every_node(graph_def)):
+    if not has_lists(graph_def):
         return graph_def
     copy: GraphDef = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph_def)
@@ -39,7 +38,7 @@ def with_carried_elements(graph_def: GraphDef) -> GraphDef:
         nodes = copy.node if owner is None else owner.node_def
         for loop in [each for each in nodes if each.op in LOOPS]:
             for position, kind in enumerate(loop.attr["T"].list.type):
-                part = _CarriedList.of(nodes, loop, position, functions) if kind == _VARIANT else None
+                part = _CarriedList.of(nodes, loop, position, functions) if kind == VARIANT else None
                 if part is not None:
                     part.replace(owner)
                     found = True

@@ -21,10 +21,17 @@ if TYPE_CHECKING:
     from tensorflow.core.framework.op_def_pb2 import OpDef
 
 LOOPS = ("While", "StatelessWhile")
+# The type of lists.
+VARIANT = tf.variant.as_datatype_enum
 _COUNTER, _MAXIMUM = "loop_counter", "maximum_iterations"
 _INTEGER = tf.int32.as_datatype_enum
 # Of loops without a largest count.
 _ENDLESS = -1
+
+
+def has_lists(graph_def: GraphDef) -> bool:
+    """Whether a loop of a `GraphDef` carries lists."""
+    return any(node.op in LOOPS and VARIANT in node.attr["T"].list.type for node in every_node(graph_def))
 
 
 def with_counters(graph_def: GraphDef) -> GraphDef:

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_transformer.export.graph.part import constant_value, every_node, node_name
+from keras_transformer.export.graph.part import constant_value, node_name
 from keras_transformer.export.operations.insertion import rename
-from keras_transformer.export.operations.loops.counters import LOOPS
+from keras_transformer.export.operations.loops.counters import LOOPS, VARIANT, has_lists
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.function_pb2 import FunctionDef
     from tensorflow.core.framework.graph_pb2 import GraphDef
     from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-_VARIANT = tf.variant.as_datatype_enum
 _WRITE, _STACK, _COPY = "TensorListSetItem", "TensorListStack", "Identity"
 # By how much each changes its first operand, per unit of the second one.
 _STEPS = {"AddV2": 1, "Add": 1, "Sub": -1}
@@ -28,7 +27,7 @@ _STEPS = {"AddV2": 1, "Add": 1, "Sub": -1}
 
 def with_stacks_reversed(graph_def: GraphDef) -> GraphDef:
     """A copy of a `GraphDef` in which the stacks of such lists are reversed; the same one if it has none."""
-    if not any(node.op in LOOPS and _VARIANT in node.attr["T"].list.type for node in every_node(graph_def)):
+    if not has_lists(graph_def):
         return graph_def
     copy: GraphDef = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph_def)
@@ -51,7 +50,7 @@ def _stacks(
     for loop in [each for each in nodes if each.op in LOOPS]:
         body = functions[loop.attr["body"].func.name]
         for position, kind in enumerate(loop.attr["T"].list.type):
-            write = _backward_write(body, position) if kind == _VARIANT else None
+            write = _backward_write(body, position) if kind == VARIANT else None
             if write is not None:
                 results = {f"{loop.name}:{position}", f"{loop.name}:output:{position}"}
                 yield from ((node, body, write) for node in nodes if node.op == _STACK and node.input[0] in results)

@@ -54,6 +54,7 @@ def _names_of_carried(values: np.ndarray, model: ModelWeights) -> set[str] | Non
     nothing: tuple[set[str], np.ndarray] = set(), np.zeros_like(values)
     biases = [nothing, *model.vectors(values.size)]
     added = np.stack([bias for _, bias in biases]).astype("float64")
+    sizes = np.abs(added)
     for name, length in _kernels(values.size, model):
         formers = model.vectors(length)
         if not formers:
@@ -62,7 +63,7 @@ def _names_of_carried(values: np.ndarray, model: ModelWeights) -> set[str] | Non
         stacked = np.stack([vector for _, vector in formers]).astype("float64")
         products = zip(formers, stacked @ kernel, np.abs(stacked) @ np.abs(kernel), strict=True)
         for (former, _), carried, size in products:
-            matches = _are_multiples(values, carried + added, size + np.abs(added), model)
+            matches = _are_multiples(values, carried + added, size + sizes, model)
             if matches.any():
                 return {name} | former | biases[int(matches.argmax())][0]
     return None

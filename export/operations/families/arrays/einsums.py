@@ -69,15 +69,21 @@ def _has_repeats(node: Node) -> bool:
     return is_plain and any(len(set(each)) < len(each) for each in operands)
 
 
+def _labels(node: Node) -> tuple[list[str], str]:
+    """The labels of each operand, and of the result; no operands where one repeats a label or leaves axes open."""
+    operands, result = node.attribute("equation").split("->")
+    labels = operands.split(",")
+    is_plain = "." not in operands and all(len(set(each)) == len(each) for each in labels)
+    return labels if is_plain else [], result
+
+
 def _adds_nothing(node: Node) -> bool:
     """Whether an einsum of two operands adds nothing up, and the converter does not take it.
 
     It takes what has no axis in both operands, and at most one dynamic size in each.
     """
-    operands, result = node.attribute("equation").split("->")
-    labels = operands.split(",")
-    is_plain = len(labels) == 2 and "." not in operands and all(len(set(each)) == len(each) for each in labels)
-    if not is_plain or set(result) != set("".join(labels)):
+    labels, result = _labels(node)
+    if len(labels) != 2 or set(result) != set("".join(labels)):
         return False
     shapes = [node.part.spec(each).shape for each in node.inputs]
     is_dynamic = any(shape.rank and shape.as_list().count(None) > 1 for shape in shapes)
@@ -86,10 +92,8 @@ def _adds_nothing(node: Node) -> bool:
 
 def _adds_elements(node: Node) -> bool:
     """Whether two operands have the same axes, and the result some: the converter does not take all of these."""
-    operands, result = node.attribute("equation").split("->")
-    labels = operands.split(",")
-    is_plain = len(labels) == 2 and "." not in operands and all(len(set(each)) == len(each) for each in labels)
-    return is_plain and set(labels[0]) == set(labels[1]) > set(result)
+    labels, result = _labels(node)
+    return len(labels) == 2 and set(labels[0]) == set(labels[1]) > set(result)
 
 
 def _of_einsum(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
