@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.onnx.graph import NodeMaker, attributes_of, make_node, name_of
+from keras_transformer.export.onnx.graph import NodeMaker, add_constant, attributes_of, make_node, name_of
 from keras_transformer.export.onnx.options import CONTRIB
 from keras_transformer.export.onnx.quantization.integer_tables import Top
 from keras_transformer.export.onnx.weights.dequantize import PARTS
@@ -128,10 +128,7 @@ class Joiner:
         return self._top[name].outputs[0]
 
     def _store(self, name: str, array: np.ndarray) -> ir.Value:
-        tensor = ir.tensor(array, name=name)
-        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
-        self._graph.initializers.add(value)
-        return value
+        return add_constant(self._graph, name, array)
 
     def _remove(self, nodes: Sequence[ir.Node]) -> None:
         """Removes nodes of which nothing is read any more, the last first."""

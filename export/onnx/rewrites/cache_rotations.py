@@ -58,7 +58,7 @@ def rotation_of(slots: Slots, query: ir.Value, keys: CacheUpdate) -> Rotation | 
         return None
     angles, factor = cos_sin_angles(_unexpanded(cos), _unexpanded(sin))
     rates = _rates(slots, angles, keys)
-    if rates is None:
+    if rates is None or factor is None:
         return None
     return Rotation(x, key.inputs[0], rates, factor, options[0], scale)
 

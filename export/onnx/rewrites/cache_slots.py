@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -12,6 +12,7 @@ from keras_transformer.export.onnx.passes.shapes.integers import Sizes, constant
 from keras_transformer.export.onnx.passes.shapes.symbolic import multiply
 from keras_transformer.export.onnx.rewrites.rule import scalar
 
+Size: TypeAlias = int | str | None
 _MOVES = ("Reshape", "Unsqueeze", "Squeeze", "Cast", "Identity")
 
 
@@ -25,8 +26,8 @@ class CacheUpdate(NamedTuple):
     past: ir.Value
     update: ir.Value
     start: ir.Value | int
-    batch: Any
-    length: Any
+    batch: Size
+    length: Size
 
     def target(self, width: int) -> Sizes:
         """The sizes of the update with the features of `width` heads as its last axis."""
@@ -95,11 +96,11 @@ class Slots:
             return 0
         return others[0] if [found[0]] == [batch] == sizes_of(others[0]) else None
 
-    def _is_row(self, value: ir.Value, length: Any) -> bool:
+    def _is_row(self, value: ir.Value, length: Size) -> bool:
         """Whether a value counts from 0 along the last of two axes."""
         return sizes_of(value) in ([1, length], [length]) and self.counts(value, length)
 
-    def counts(self, value: ir.Value | None, count: Any, sizes: Sizes | None = None) -> bool:
+    def counts(self, value: ir.Value | None, count: Size, sizes: Sizes | None = None) -> bool:
         """Whether a value contains 0, 1, ..., count - 1 along one axis, and has these sizes if any are given."""
         found = sizes_of(value)
         if value is None or found is None or (sizes is not None and found != sizes):

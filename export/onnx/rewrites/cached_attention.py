@@ -36,6 +36,14 @@ class _Cached(NamedTuple):
     window: int
 
 
+class _Inputs(NamedTuple):
+    """The inputs of the operator, what the queries are multiplied by before, and the options that go with them."""
+
+    values: list[ir.Value]
+    scale: float
+    options: dict[str, int]
+
+
 class CachedAttention(Rule):
     """`Attention` over the slots up to that of each query, in a cache that the graph is handed and returns.
 
@@ -87,35 +95,43 @@ class CachedAttention(Rule):
         bias: ir.Value,
         attended: ir.Value,
     ) -> ir.Value | None:
-        cached, (batch, heads, length, width) = self._found(query, key, value, bias), known_sizes(query)
-        if cached is None:
+        cached = self._found(query, key, value, bias)
+        inputs = None if cached is None else self._inputs(op, query, cached)
+        if cached is None or inputs is None:
             return None
-        keys, values, key_heads = cached.keys, cached.values, known_sizes(key)[1]
-        filled = self._filled(op, keys)
-        flat = [self.target(op, [batch, length, number * width]) for number in (heads, key_heads)]
-        if filled is None or None in flat:
-            return None
-        options = {"num_heads": heads, "kv_num_heads": key_heads, "local_window_size": cached.window}
-        scale = node_of(attended).attributes.get_float("scale", width**-0.5)
-        rotation = self._rotation(query, keys)
-        if rotation is None:
-            inputs = op.Reshape(op.Transpose(query, perm=_TOKENS_FIRST), flat[0]), op.Reshape(keys.update, flat[1])
-            tables = []
-        else:
-            inputs, tables, scale = rotation[:2], rotation.tables(op, filled[1]), scale * rotation.scale
-            options |= {"do_rotary": 1, "rotary_interleaved": rotation.interleaved}
-        found, new_keys, new_values = op.GroupQueryAttention(
-            *(*inputs, op.Reshape(values.update, flat[1]), keys.past, values.past, *filled, *tables),
-            **options,
-            scale=scale,
+        scale = node_of(attended).attributes.get_float("scale", known_sizes(query)[3] ** -0.5)
+        found, *caches = op.GroupQueryAttention(
+            *inputs.values,
+            num_heads=known_sizes(query)[1],
+            kv_num_heads=known_sizes(key)[1],
+            local_window_size=cached.window,
+            scale=scale * inputs.scale,
+            **inputs.options,
             _domain=CONTRIB,
             _outputs=3,
         )
         found.type = ir.TensorType(ir.DataType.FLOAT)  # The inference of ONNX does not know the operator.
-        for old, new in ((key, new_keys), (value, new_values)):
+        for old, new in zip((key, value), caches, strict=True):
             new.name, new.type, new.shape = old.name, old.type, old.shape
             old.replace_all_uses_with(new, replace_graph_outputs=True)
-        return op.Transpose(op.Reshape(found, self.ints(op, 0, 0, heads, width)), perm=_TOKENS_FIRST)
+        heads = self.ints(op, 0, 0, known_sizes(query)[1], known_sizes(query)[3])
+        return op.Transpose(op.Reshape(found, heads), perm=_TOKENS_FIRST)
+
+    def _inputs(self, op: OperatorMaker, query: ir.Value, cached: _Cached) -> _Inputs | None:
+        (batch, heads, length, width), key_heads = known_sizes(query), known_sizes(cached.keys.past)[1]
+        flat, flat_keys = (self.target(op, [batch, length, number * width]) for number in (heads, key_heads))
+        filled, keys, values = self._filled(op, cached.keys), cached.keys, cached.values
+        if filled is None or flat is None or flat_keys is None:
+            return None
+        rotation = self._rotation(query, keys)
+        if rotation is None:
+            new = op.Reshape(op.Transpose(query, perm=_TOKENS_FIRST), flat), op.Reshape(keys.update, flat_keys)
+            tables, scale, options = [], 1.0, {}
+        else:
+            new, tables, scale = rotation[:2], rotation.tables(op, filled[1]), rotation.scale
+            options = {"do_rotary": 1, "rotary_interleaved": rotation.interleaved}
+        caches = op.Reshape(values.update, flat_keys), keys.past, values.past
+        return _Inputs([*new, *caches, *filled, *tables], scale, options)
 
     def _rotation(self, query: ir.Value, keys: CacheUpdate) -> Rotation | None:
         """The rotation by positions, if the kernel can do it."""
