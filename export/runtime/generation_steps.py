@@ -27,7 +27,7 @@ class RuntimeSteps:
     """Base of the steps of a bundle's language model: what the decoding loop calls, see `generation.loop.decode`.
 
     A cache is a dict of the runtime's own arrays by name. A subclass implements `_call`, which runs one signature, and
-    `_array` and `_numpy` where its arrays are not numpy's.
+    `_array` and `_numpy` where its arrays are not numpy's, and `_shape` where `_numpy` copies.
 
     Args:
         directory: path of the bundle.
@@ -160,7 +160,7 @@ class RuntimeSteps:
         """Size of an axis of the cache; None where the cache has no such axis, as a state of fixed size."""
         for spec in self._specs("decode")[0]:
             if axis in spec.axes:
-                return np.shape(self._numpy(cache[spec.name]))[spec.axes.index(axis)]
+                return self._shape(cache[spec.name])[spec.axes.index(axis)]
         return None
 
     def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
@@ -171,3 +171,6 @@ class RuntimeSteps:
 
     def _numpy(self, array: Any) -> np.ndarray:
         return np.asarray(array)
+
+    def _shape(self, array: Any) -> tuple[int, ...]:
+        return np.shape(self._numpy(array))

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.export.tflite.compiled_file import CacheTensor
+from keras_transformer.export.tflite.engine import overwritable
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
+from keras_transformer.export.tflite.weight_cache import WeightCache
 from keras_transformer.utils.types import ArrayLike, Cache
 
 
 class TFLiteSteps(RuntimeSteps):
-    """Steps in LiteRT. One row runs in the signatures of fixed shapes as far as they reach, several rows in the dynamic
-    ones. See `RuntimeSteps`."""
+    """Steps in LiteRT. One row runs in the signatures of fixed shapes as far as they reach, which write into the cache in
+    place; several rows run in the dynamic ones. See `RuntimeSteps`.
 
-    def __init__(self, *arguments: Any) -> None:
+    Args:
+        arguments: those of `RuntimeSteps`.
+        weights: `WeightCache` of the file; None for packed weights in memory.
+    """
+
+    def __init__(self, *arguments: Any, weights: WeightCache | None = None) -> None:
         super().__init__(*arguments)
-        self._runtime = TFLiteRuntime(str(self._path("prefill")), "prefill", self._num_threads)
+        path = self._path("prefill")
+        self._runtime = TFLiteRuntime(str(path), "prefill", self._num_threads, weights)
+        self._in_place = functools.cache(functools.partial(overwritable, path, self._updated))
         self._names = set(self._runtime.signatures())
         # Lengths of the prompts, or of the sources, that have signatures of fixed shapes.
         kind = "encode" if self.spec.is_encoder_decoder else "prefill"
@@ -35,16 +46,29 @@ class TFLiteSteps(RuntimeSteps):
         name = next((name for name in self._names if name.startswith("decode_1")), None)
         if name is None:
             return None
-        return self._length({spec.name: np.empty([size or 0 for size in spec.shape]) for spec in self._specs(name)[0]})
+        specs = self._specs(name)[0]
+        return self._length({spec.name: CacheTensor(np.empty([size or 0 for size in spec.shape])) for spec in specs})
 
-    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, Any]:
         if signature == "encode":
             signature, arrays = self._encoding(arrays)
         elif self._length(cache) == self._fixed_length and len(arrays["token_ids"]) == 1:
             signature, arrays = self._fixed(signature, arrays, cache)
         if self.is_frugal:
             self._runtime.forget(signature)
-        return self._runtime.call(signature, {**arrays, **cache})
+        if self._runtime.is_compiled(signature):
+            return self._runtime.step(signature, arrays, cache, self._in_place(signature))
+        results = self._runtime.call(signature, {**arrays, **{name: each.numpy() for name, each in cache.items()}})
+        return {name: CacheTensor(each) if name in self._updated else each for name, each in results.items()}
+
+    def _array(self, array: np.ndarray) -> CacheTensor:
+        return CacheTensor(np.ascontiguousarray(array))
+
+    def _numpy(self, array: CacheTensor) -> np.ndarray:
+        return array.numpy()
+
+    def _shape(self, array: CacheTensor) -> tuple[int, ...]:
+        return array.shape
 
     def _encoding(self, arrays: dict[str, np.ndarray]) -> tuple[str, dict[str, np.ndarray]]:
         """The signature that encodes a source, and its inputs."""
