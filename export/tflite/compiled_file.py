@@ -15,6 +15,7 @@ from keras_transformer.utils.captured_stderr import captured_stderr, quiet_exit
 
 if TYPE_CHECKING:
     from ai_edge_litert.compiled_model import CompiledModel
+    from ai_edge_litert.environment import Environment
     from ai_edge_litert.tensor_buffer import TensorBuffer
 
 
@@ -70,7 +71,6 @@ class CompiledFile:
 
     def __init__(self, num_threads: int, weights: WeightCache) -> None:
         # The runtime prints which accelerators it looks for.
-        quiet_exit()
         with captured_stderr():
             self._model = weights.open(functools.partial(_opened, num_threads))
         self._interface = functools.cache(self._read_interface)
@@ -151,7 +151,17 @@ def _opened(num_threads: int, path: pathlib.Path, weights: str) -> CompiledModel
     from ai_edge_litert.options import CpuOptions, HardwareAccelerator, Options
 
     cpu = CpuOptions(num_threads=num_threads, xnnpack_weight_cache_path=weights)
-    return CompiledModel.from_file(str(path), options=Options(HardwareAccelerator.CPU, cpu_options=cpu))
+    options = Options(HardwareAccelerator.CPU, cpu_options=cpu)
+    return CompiledModel.from_file(str(path), environment=_environment(), options=options)
+
+
+@functools.cache
+def _environment() -> Environment:
+    """LiteRT's environment, one for all files: it prints on stderr when it begins and when it ends."""
+    from ai_edge_litert.environment import Environment
+
+    quiet_exit()
+    return Environment.create()
 
 
 def _check(interface: _Interface, given: Mapping[str, np.ndarray | CacheTensor]) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import collections
 import enum
-import importlib.util
+import functools
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_transformer.export.runtime.libraries import LITERT
 from keras_transformer.export.tflite.flatbuffer.signatures import (
     graphs_of_signature,
     interface_of,
@@ -45,7 +44,7 @@ def obstacle(path: pathlib.Path, signature: str) -> Obstacle | None:
         path: path of the file, which was checked: see `check_flatbuffer`.
         signature: name of a signature of it.
     """
-    if importlib.util.find_spec(f"{LITERT.module}.cpu_options") is None:
+    if not _has_compiled_model():
         return Obstacle.MISSING
     model = schema().Model.GetRootAs(np.memmap(path, "uint8", "r"), 0)
     numbers = graphs_of_signature(model, signature)
@@ -57,6 +56,16 @@ def obstacle(path: pathlib.Path, signature: str) -> Obstacle | None:
     kinds = operator_kinds(model)
     used = {kinds[graph.Operators(at).OpcodeIndex()] for graph in graphs for at in range(graph.OperatorsLength())}
     return Obstacle.STATES if used & _STATES else None
+
+
+@functools.cache
+def _has_compiled_model() -> bool:
+    try:
+        from ai_edge_litert.compiled_model import CompiledModel  # noqa: F401
+        from ai_edge_litert.cpu_options import CpuOptions
+    except ImportError:  # An earlier release, or one without the libraries that it needs.
+        return False
+    return hasattr(CpuOptions(), "xnnpack_weight_cache_path")
 
 
 def overwritable(path: pathlib.Path, names: Iterable[str], signature: str) -> set[str]:

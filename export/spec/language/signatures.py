@@ -110,6 +110,11 @@ class LanguageSignatures:
         probes = [self.probes.decode(1, 1, length, source_length, at_end) for at_end in (False, True)]
         return _static("decode", self._step(self.model.decode_step, "cache_index"), *probes)
 
+    def static_extend(self, count: int, length: int) -> Signature:
+        """`decode` of fixed shapes for one row and several tokens."""
+        probes = [self.probes.decode(1, count, length, at_end=at_end) for at_end in (False, True)]
+        return _static("decode", self._step(self.model.decode_step, "cache_index"), *probes)
+
     def generate(self) -> Signature:
         """Greedy decoding with its loop inside the graph."""
         source = self._source_specs() if self.model.is_encoder_decoder else ()
