@@ -101,7 +101,7 @@ def load(
 
             signature = _whole_or_first(manifest, signature)
             arguments = {"bundle": directory.resolve(), "backend": backend, "signature": signature}
-            arguments |= {"num_threads": num_threads, "check": check}
+            arguments |= {"num_threads": num_threads, "check": check, "weight_cache": False}
             model = open_isolated(directory, manifest, arguments, isolated)
         else:
             if check:

@@ -89,8 +89,10 @@ class WeightCache:
             if not folder.is_checked or _digest(path) == path.stem.partition("-")[2]:
                 return path
             path.unlink()
+        if _longest_file() < _SPACE * self._bytes:
+            raise OSError(errno.EFBIG, "this process may not write as much")
         folder.path.mkdir(parents=True, exist_ok=True)
-        if min(shutil.disk_usage(folder.path).free, _longest_file()) < _SPACE * self._bytes:
+        if shutil.disk_usage(folder.path).free < _SPACE * self._bytes:
             raise OSError(errno.ENOSPC, "not enough space for packed weights")
         with _partial_file(folder.path) as partial:
             write(partial)
