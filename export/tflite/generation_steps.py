@@ -41,8 +41,6 @@ class TFLiteSteps(RuntimeSteps):
         self._fixed_length = self._length_of_fixed_cache()
         chunks = (int(name.split("_")[1]) for name in self._names if name.startswith("extend_"))
         self._chunk = next(chunks, None)
-        # What is written behind the tokens of a shorter chunk is overwritten before it is read. A state would keep it.
-        self._pads = all("cache_length" in spec.axes for spec in self._specs("decode")[0] if spec.name in self._updated)
 
     def init_cache(self, batch_size: int, length: int, source: tuple[ArrayLike, ...] | None = None) -> Cache:
         if batch_size == 1 and self._fixed_length and length <= self._fixed_length:
@@ -51,55 +49,44 @@ class TFLiteSteps(RuntimeSteps):
 
     def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
         tokens, first = np.asarray(token_ids), self._buckets[-1] if self._buckets else 0
-        if not self._is_chunked(tokens, cache) or not first or tokens.shape[1] <= first:
+        if not self._is_chunked(tokens, cache) or not 0 < first < tokens.shape[1]:
             return super().prefill(token_ids, lengths, cache)
         begun, cache = super().prefill(tokens[:, :first], np.array([first]), cache)
-        rest, cache = self._read(tokens[:, first : int(np.asarray(lengths)[0])], cache, first, is_last_enough=True)
+        rest, cache = self._read(tokens[:, first : int(np.asarray(lengths)[0])], cache, first)
         if self.spec.has_prefill_exit:
-            return ModelOutput(rest.logits, rest.hidden_states[:, -1:]), cache
+            return rest, cache
         return ModelOutput(rest.logits, np.concatenate([begun.hidden_states, rest.hidden_states], axis=1)), cache
-
-    def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[ModelOutput, Cache]:
-        tokens = np.asarray(token_ids)
-        if tokens.shape[1] in (1, self._chunk) or not self._is_chunked(tokens, cache):
-            return super().decode_step(token_ids, cache, cache_index)
-        return self._read(tokens, cache, int(np.asarray(cache_index)[0]))
 
     def extend(self, token_ids: np.ndarray, cache: Cache, cache_index: np.ndarray) -> tuple[ModelOutput, Cache]:
         start = int(cache_index[0])
         if start == 0 or token_ids.shape[1] == 1 or not self._is_chunked(token_ids, cache):
             return super().extend(token_ids, cache, cache_index)
-        output, cache = self._read(token_ids, cache, start, is_last_enough=True)
+        output, cache = self._read(token_ids, cache, start)
         return ModelOutput(output.logits, output.hidden_states[:, -1:].copy()), cache
 
     def _is_chunked(self, tokens: np.ndarray, cache: Cache) -> bool:
         """Whether tokens of one row are read in chunks of fixed shapes."""
         return self._chunk is not None and len(tokens) == 1 and self._length(cache) == self._fixed_length
 
-    def _read(
-        self, tokens: np.ndarray, cache: Cache, start: int, is_last_enough: bool = False
-    ) -> tuple[ModelOutput, Cache]:
-        """Reads tokens of one row after others, in chunks and one by one; the logits after each, or after the last."""
-        found, at = [], 0
-        while at < tokens.shape[1]:
-            size = self._chunk_of(tokens.shape[1] - at, start + at)
-            part = tokens[:, at : at + size]
-            padded = np.pad(part, ((0, 0), (0, size - part.shape[1])))
-            output, cache = super().decode_step(padded, cache, np.array([start + at]))
-            at += part.shape[1]
-            logits = output.logits[:, : part.shape[1]]
-            if is_last_enough:
-                logits = logits[:, -1:].copy() if at == tokens.shape[1] else logits[:, :0]
-            found.append(ModelOutput(logits, output.hidden_states[:, : part.shape[1]]))
-        return ModelOutput(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))), cache
-
-    def _chunk_of(self, count: int, slot: int) -> int:
-        """The number of tokens of the next call, for so many from a slot on."""
+    def _read(self, tokens: np.ndarray, cache: Cache, start: int) -> tuple[ModelOutput, Cache]:
+        """Reads tokens of one row after others, in chunks and one by one; the logits after the last, all hidden states."""
         assert self._chunk is not None
-        if count >= self._chunk:
-            return self._chunk
-        slots = self._fixed_length or 0
-        return self._chunk if self._pads and count >= _FEWEST and slot + self._chunk <= slots else 1
+        hidden, at, count = [], 0, tokens.shape[1]
+        while True:
+            part = tokens[:, at : at + self._chunk]
+            fits = self._fixed_length is None or start + at + self._chunk <= self._fixed_length
+            if part.shape[1] >= min(_FEWEST, self._chunk) and fits:
+                padded = np.pad(part, ((0, 0), (0, self._chunk - part.shape[1])))
+                indices = {"lengths": [part.shape[1]], "cache_index": [start + at]}
+                output, cache = self._step("extend", padded, indices, cache)
+            else:
+                part = part[:, :1]
+                output, cache = self.decode_step(part, cache, [start + at])
+            at += part.shape[1]
+            hidden.append(output.hidden_states[:, : part.shape[1]])
+            if at == count:
+                states = hidden[-1][:, -1:] if self.spec.has_prefill_exit else np.concatenate(hidden, axis=1)
+                return ModelOutput(output.logits, states), cache
 
     def _length_of_fixed_cache(self) -> int | None:
         """The slots of the cache in the decoding signature of fixed shapes; None without one."""
@@ -145,9 +132,9 @@ class TFLiteSteps(RuntimeSteps):
             if signature == "prefill":  # A prompt of one token is a decoding step.
                 arrays = {"token_ids": arrays["token_ids"], "cache_index": arrays["lengths"] - 1}
             return step, arrays
-        if signature == "prefill":
-            return self._padded("prefill", arrays, ("token_ids",))
-        return (f"extend_{self._chunk}" if arrays["token_ids"].shape[1] == self._chunk else signature), arrays
+        if signature == "extend":
+            return f"extend_{self._chunk}", arrays
+        return self._padded("prefill", arrays, ("token_ids",)) if signature == "prefill" else (signature, arrays)
 
     def _padded(
         self, signature: str, arrays: dict[str, np.ndarray], names: tuple[str, ...]
