@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from keras_transformer.export.tflite.weight_cache import WeightCache
-from keras_transformer.utils.captured_stderr import captured_stderr, quiet_exit
+from keras_transformer.utils.captured_stderr import quiet_exit
 
 if TYPE_CHECKING:
     from ai_edge_litert.compiled_model import CompiledModel
@@ -70,9 +70,7 @@ class CompiledFile:
     """
 
     def __init__(self, num_threads: int, weights: WeightCache) -> None:
-        # The runtime prints which accelerators it looks for.
-        with captured_stderr():
-            self._model = weights.open(functools.partial(_opened, num_threads))
+        self._model = weights.open(functools.partial(_opened, num_threads))
         self._interface = functools.cache(self._read_interface)
         self._kept: dict[tuple[str, bool, str], TensorBuffer] = {}
 

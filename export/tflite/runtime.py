@@ -6,7 +6,7 @@ import contextlib
 import functools
 import pathlib
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from keras_transformer.export.data.array_spec import ArraySpec
 
+_FIRST_CALLS = threading.Lock()
 # Files from this size on have an interpreter for each signature that is called.
 _LARGE = 2**26
 
@@ -74,8 +75,7 @@ class TFLiteRuntime:
         self._runners: dict[str, Any] = {}
         self._signature = signature
         self._lock = threading.Lock()
-        # XNNPACK writes a line on stderr in the first call, LiteRT several.
-        self._output_context: Callable[[], AbstractContextManager[object]] = captured_stderr
+        self._output_context: Callable[[], AbstractContextManager[object]] = _first_call
 
     def signatures(self) -> list[str]:
         """Names of all signatures in the file."""
@@ -108,8 +108,7 @@ class TFLiteRuntime:
         in_place: Collection[str] = (),
     ) -> dict[str, np.ndarray | CacheTensor]:
         """Runs a signature that `is_compiled`, with tensors that are not copied: see `CompiledFile.run`."""
-        with self._lock, self._output_context():
-            self._output_context = contextlib.nullcontext
+        with self._lock, _first_call() if self._compiled is None else contextlib.nullcontext():
             if self._compiled is None:
                 self._compiled = CompiledFile(self._num_threads, self._weights)
             return self._compiled.run(signature, arrays, cache, in_place)
@@ -130,6 +129,13 @@ class TFLiteRuntime:
         if not self._is_split or signature not in self._names:
             return self._interpreter().get_signature_runner(signature)
         return self._open(model_content=content_of(self._path, signature)).get_signature_runner(signature)
+
+
+@contextlib.contextmanager
+def _first_call() -> Iterator[None]:
+    """Catches what XNNPACK and LiteRT write on stderr in the first call of a file, one file after another."""
+    with _FIRST_CALLS, captured_stderr():
+        yield
 
 
 class PlannedRunner:
