@@ -56,7 +56,7 @@ class CacheTensor:
 class _Interface(NamedTuple):
     """Inputs and outputs of a signature in the order of the file: shapes and types by name."""
 
-    index: int
+    number: int
     inputs: dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]
     outputs: dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]
 
@@ -108,7 +108,7 @@ class CompiledFile:
             else self._buffer(signature, False, name)
             for name in interface.outputs
         }
-        self._model.run_by_index(interface.index, list(inputs.values()), list(outputs.values()))
+        self._model.run_by_index(interface.number, list(inputs.values()), list(outputs.values()))
         found = {name: CacheTensor(outputs[name], *each) for name, each in interface.outputs.items()}
         kept = {name: cache[name] for name in in_place if name in found}
         return {name: each if name in cache else each.numpy() for name, each in found.items()} | kept
