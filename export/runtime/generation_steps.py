@@ -172,5 +172,5 @@ class RuntimeSteps:
     def _numpy(self, array: Any) -> np.ndarray:
         return np.asarray(array)
 
-    def _shape(self, array: Any) -> tuple[int, ...]:
+    def _shape(self, array: ArrayLike) -> tuple[int, ...]:
         return np.shape(self._numpy(array))

@@ -96,7 +96,7 @@ class TFLiteSteps(RuntimeSteps):
         specs = self._specs(name)[0]
         return self._length({spec.name: CacheTensor(np.empty([size or 0 for size in spec.shape])) for spec in specs})
 
-    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, Any]:
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> Cache:
         if signature == "encode":
             signature, arrays = self._encoding(arrays)
         elif self._length(cache) == self._fixed_length and len(arrays["token_ids"]) == 1:
