@@ -54,11 +54,15 @@ class CacheTensor:
 
 
 class _Interface(NamedTuple):
-    """Inputs and outputs of a signature in the order of the file: shapes and types by name."""
+    """Inputs and outputs of a signature in the order of the file: shapes and types by name.
+
+    `passed` has the outputs that are inputs as they are, with the names of these: LiteRT does not write their buffers.
+    """
 
     number: int
     inputs: dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]
     outputs: dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]
+    passed: dict[str, str]
 
 
 class CompiledFile:
@@ -111,7 +115,10 @@ class CompiledFile:
         self._model.run_by_index(interface.number, list(inputs.values()), list(outputs.values()))
         found = {name: CacheTensor(outputs[name], *each) for name, each in interface.outputs.items()}
         kept = {name: cache[name] for name in in_place if name in found}
-        return {name: each if name in cache else each.numpy() for name, each in found.items()} | kept
+        for name, source in interface.passed.items():
+            kept[name] = cache[source] if source in cache else CacheTensor(np.array(arrays[source]))
+        found |= kept
+        return {name: each if name in cache else each.numpy() for name, each in found.items()}
 
     def _written(self, signature: str, name: str, array: np.ndarray) -> TensorBuffer:
         """The kept buffer of an input, with the values of an array."""
@@ -140,7 +147,9 @@ class CompiledFile:
             {name: (tuple(details[name]["shape"]), np.dtype(details[name]["dtype"])) for name in ordered}
             for ordered, details in sides
         ]
-        return _Interface(self._model.get_signature_index(signature), *specs)
+        places = [{details[name]["index"]: name for name in ordered} for ordered, details in sides]
+        passed = {name: places[0][index] for index, name in places[1].items() if index in places[0]}
+        return _Interface(self._model.get_signature_index(signature), *specs, passed)
 
 
 def _opened(num_threads: int, path: pathlib.Path, weights: str) -> CompiledModel:

@@ -35,6 +35,8 @@ class Obstacle(enum.Enum):
     SHAPES = "a tensor has a dynamic shape"
     TYPES = "an input or output has a type that its buffers do not have, or integers that stand for floats"
     STATES = "the signature has variables"
+    # Their buffers would not be written.
+    OUTPUTS = "an output is a constant, or another output too"
 
 
 def obstacle(path: pathlib.Path, signature: str) -> Obstacle | None:
@@ -51,8 +53,11 @@ def obstacle(path: pathlib.Path, signature: str) -> Obstacle | None:
     graphs = [model.Subgraphs(number) for number in numbers]
     if any(is_dynamic(tensor) for graph in graphs for tensor in _tensors(graph)):
         return Obstacle.SHAPES
-    if not all(map(_has_buffer, interface_of(model.Subgraphs(_definition(model, signature).SubgraphIndex())))):
+    whole = model.Subgraphs(_definition(model, signature).SubgraphIndex())
+    if not all(map(_has_buffer, interface_of(whole))):
         return Obstacle.TYPES
+    if not _writes_outputs(whole):
+        return Obstacle.OUTPUTS
     kinds = operator_kinds(model)
     used = {kinds[graph.Operators(at).OpcodeIndex()] for graph in graphs for at in range(graph.OperatorsLength())}
     return Obstacle.STATES if used & _STATES else None
@@ -88,6 +93,15 @@ def overwritable(path: pathlib.Path, names: Iterable[str], signature: str) -> se
     outputs = _indices(definition.Outputs(at) for at in range(definition.OutputsLength()))
     found = {name for name in names if name in inputs and name in outputs}
     return {name for name in found if readers[inputs[name]] == 1 and inputs[name] != outputs[name]}
+
+
+def _writes_outputs(graph: SubGraph) -> bool:
+    """Whether each output is written by an operator, or is an input, and no other one is the same tensor."""
+    operators = (graph.Operators(at) for at in range(graph.OperatorsLength()))
+    known = {int(index) for each in operators for index in np.atleast_1d(each.OutputsAsNumpy())}
+    known |= {graph.Inputs(at) for at in range(graph.InputsLength())}
+    outputs = [graph.Outputs(at) for at in range(graph.OutputsLength())]
+    return len(set(outputs)) == len(outputs) and known.issuperset(outputs)
 
 
 def _definition(model: Model, signature: str) -> SignatureDef:

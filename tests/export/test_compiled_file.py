@@ -118,6 +118,23 @@ def test_other_inputs_are_refused_before_anything_is_written(tmp_path, change, m
         file.run("serve", {name: each for name, each in given.items() if name not in cache}, cache)
 
 
+def test_an_output_that_is_an_input_is_returned(tmp_path):
+    built = Built(x=("FLOAT32", (3,)), mask=("BOOL", (2,)))
+    built.finish(y=built.add("NEG", ["x"], "FLOAT32", (3,), "Neg"), mask=built.tensors["mask"])
+    path = saved(built, tmp_path)
+    assert obstacle(path, "serve") is None
+    assert overwritable(path, ["mask"], "serve") == set()
+    file, given = CompiledFile(1, WeightCache(path)), {"x": np.float32([1, 2, 3]), "mask": np.array([True, False])}
+    found = file.run("serve", given)
+    given["mask"][0] = False
+    np.testing.assert_array_equal(found["mask"], [True, False])
+    np.testing.assert_array_equal(found["y"], [-1, -2, -3])
+    tensor = CacheTensor(np.array([True, True]))
+    found = file.run("serve", {"x": given["x"]}, {"mask": tensor})
+    assert found["mask"] is tensor
+    np.testing.assert_array_equal(tensor.numpy(), [True, True])
+
+
 def dynamic():
     built = decoder()
     built.graph.tensors[built.tensors["x"]].shapeSignature = np.array([-1, 4], "int32")
@@ -137,9 +154,22 @@ def of_integers_that_stand_for_floats():
     return built.finish(y=built.add("DEQUANTIZE", ["x"], "FLOAT32", (2,), "Dequantize"))
 
 
+def of_a_constant():
+    built = Built(x=("FLOAT32", (2,)))
+    return built.finish(y=built.add("NEG", ["x"], "FLOAT32", (2,), "Neg"), z=built.constant(np.ones(2, "float32")))
+
+
+def of_equal_outputs():
+    built = Built(x=("FLOAT32", (2,)))
+    result = built.add("NEG", ["x"], "FLOAT32", (2,), "Neg")
+    return built.finish(y=result, z=result)
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
+        (of_a_constant, Obstacle.OUTPUTS),
+        (of_equal_outputs, Obstacle.OUTPUTS),
         (dynamic, Obstacle.SHAPES),
         (of_another_type, Obstacle.TYPES),
         (of_integers_that_stand_for_floats, Obstacle.TYPES),
