@@ -63,8 +63,9 @@ class TFLiteRuntime:
         self._open = functools.partial(Interpreter, **options)
         self._path, self._num_threads = pathlib.Path(path), num_threads
         self._names = list(self._open(model_path=path).get_signature_list())  # Verifies the flatbuffer itself.
-        check_flatbuffer(path)
         self._weights = weights or WeightCache(self._path)
+        if not self._weights.was_opened:  # The check of a large file takes seconds.
+            check_flatbuffer(path)
         self._compiled: CompiledFile | None = None
         self._obstacle = functools.cache(functools.partial(obstacle, self._path))
         is_large = self._path.stat().st_size >= _LARGE

@@ -28,7 +28,7 @@ from keras_transformer.export.tflite.flatbuffer.signatures import fixed_signatur
 
 # What LiteRT takes for a path: packed weights in memory, still shared by all signatures, or for each signature by itself.
 IN_MEMORY, NONE = ":memory", ""
-_PARTIAL = ".partial"
+_PART, _PARTIAL = ".tflite", ".partial"
 # Of the content of files.
 _VERSION = "1"
 _DIGITS = 32
@@ -64,6 +64,13 @@ class WeightCache:
             sha256 = f"{model.resolve()} {status.st_mtime_ns}"
         parts = (_VERSION, sha256, str(self._bytes), LITERT.version or "", platform.machine(), processor())
         self._identity = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_DIGITS]
+        self._digest = functools.cache(_digest)
+
+    @property
+    def was_opened(self) -> bool:
+        """Whether this very TFLite file was opened before, after it had been checked: then its part is in the folder."""
+        folder = self._folder
+        return folder is not None and folder.is_checked and self._found(folder, _PART) is not None
 
     def open(self, make: Callable[[pathlib.Path, str], _Model]) -> _Model:
         """What a function makes from the paths of a TFLite file and of packed weights, which it writes where there are none.
@@ -74,7 +81,7 @@ class WeightCache:
         if self._folder is not None:
             with contextlib.suppress(OSError):  # A folder that cannot be written, or a full disk.
                 names = fixed_signatures(self._model)
-                part = self._kept(self._folder, ".tflite", functools.partial(write_part, self._model, names))
+                part = self._kept(self._folder, _PART, functools.partial(write_part, self._model, names))
                 weights = self._kept(self._folder, ".xnnpack", lambda path: make(part, str(path)))
                 return make(part, str(weights))
         return make(self._model, _in_memory())
@@ -85,10 +92,9 @@ class WeightCache:
         Raises:
             OSError: it cannot be written.
         """
-        for path in sorted(folder.path.glob(f"{self._identity}-*{suffix}")):
-            if not folder.is_checked or _digest(path) == path.stem.partition("-")[2]:
-                return path
-            path.unlink()
+        found = self._found(folder, suffix)
+        if found is not None:
+            return found
         if _longest_file() < _SPACE * self._bytes:
             raise OSError(errno.EFBIG, "this process may not write as much")
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -97,6 +103,15 @@ class WeightCache:
         with _partial_file(folder.path) as partial:
             write(partial)
             return partial.replace(folder.path / f"{self._identity}-{_digest(partial)}{suffix}")
+
+    def _found(self, folder: WeightFolder, suffix: str) -> pathlib.Path | None:
+        """A file of the folder whose content has the hash in its name, if there is one; others are removed."""
+        for path in sorted(folder.path.glob(f"{self._identity}-*{suffix}")):
+            if not folder.is_checked or self._digest(path) == path.stem.partition("-")[2]:
+                return path
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return None
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Files of packed weights beside a bundle: which are used, and what is left of those that were not completed."""
 
+import dataclasses
 import hashlib
 import os
 import pathlib
@@ -14,7 +15,7 @@ from targets.tflite_graphs import Built
 
 from keras_transformer.export import ExportError
 from keras_transformer.export.runtime.weight_folder import WeightFolder, weight_folder
-from keras_transformer.export.tflite import weight_cache
+from keras_transformer.export.tflite import runtime, weight_cache
 from keras_transformer.export.tflite.compiled_file import CompiledFile
 from keras_transformer.export.tflite.tree import write
 from keras_transformer.export.tflite.weight_cache import IN_MEMORY, NONE, WeightCache
@@ -125,6 +126,23 @@ def test_weights_of_another_file_are_not_used(tmp_path, model, folder, monkeypat
     monkeypatch.setattr(weight_cache.LITERT.__class__, "version", "another")
     output(WeightCache(model, "a", folder))
     assert len(files(folder)) == 5
+
+
+def test_a_file_is_checked_until_it_was_opened(model, folder, monkeypatch):
+    checked = []
+    monkeypatch.setattr(runtime, "check_flatbuffer", checked.append)
+    for number, damage in enumerate((False, False, True), 1):
+        if damage:
+            (part,) = files(folder, ".tflite")
+            part.write_bytes(part.read_bytes()[:-1])
+        opened = runtime.TFLiteRuntime(str(model), "serve", 1, WeightCache(model, "a", folder))
+        np.testing.assert_allclose(opened({"x": X})["y"], X @ WEIGHTS.T, rtol=1e-5, atol=1e-5)
+        assert len(checked) == (1, 1, 2)[number - 1]
+    runtime.TFLiteRuntime(str(model), "serve", 1)  # Without a folder.
+    runtime.TFLiteRuntime(
+        str(model), "serve", 1, WeightCache(model, "a", dataclasses.replace(folder, is_checked=False))
+    )
+    assert len(checked) == 4
 
 
 def test_unchecked_files_are_told_by_their_place_and_time(tmp_path, model):
