@@ -56,7 +56,7 @@ class CacheTensor:
 class _Interface(NamedTuple):
     """Inputs and outputs of a signature in the order of the file: shapes and types by name.
 
-    `passed` has the outputs that are inputs as they are, with the names of these: LiteRT does not write their buffers.
+    `passed` has the outputs that are inputs as they are, with the names of these.
     """
 
     number: int
@@ -104,9 +104,11 @@ class CompiledFile:
             else self._written(signature, name, arrays[name])
             for name in interface.inputs
         }
+        # LiteRT has one memory for a tensor that is an input and an output.
+        shared = {**{name: name for name in in_place}, **interface.passed}
         outputs = {
-            name: inputs[name]
-            if name in in_place
+            name: inputs[shared[name]]
+            if name in shared
             else self._empty(signature, False, name)
             if name in cache
             else self._buffer(signature, False, name)
@@ -114,10 +116,7 @@ class CompiledFile:
         }
         self._model.run_by_index(interface.number, list(inputs.values()), list(outputs.values()))
         found = {name: CacheTensor(outputs[name], *each) for name, each in interface.outputs.items()}
-        kept = {name: cache[name] for name in in_place if name in found}
-        for name, source in interface.passed.items():
-            kept[name] = cache[source] if source in cache else CacheTensor(np.array(arrays[source]))
-        found |= kept
+        found |= {name: cache[name] for name, source in shared.items() if name == source and name in cache}
         return {name: each if name in cache else each.numpy() for name, each in found.items()}
 
     def _written(self, signature: str, name: str, array: np.ndarray) -> TensorBuffer:

@@ -119,19 +119,21 @@ def test_other_inputs_are_refused_before_anything_is_written(tmp_path, change, m
 
 
 def test_an_output_that_is_an_input_is_returned(tmp_path):
-    built = Built(x=("FLOAT32", (3,)), mask=("BOOL", (2,)))
-    built.finish(y=built.add("NEG", ["x"], "FLOAT32", (3,), "Neg"), mask=built.tensors["mask"])
+    built = Built(x=("FLOAT32", (2,)), mask=("BOOL", (2,)))
+    chosen = built.add("SELECT", ["mask", "x", built.constant(np.zeros(2, "float32"))], "FLOAT32", (2,), "Select")
+    built.finish(y=chosen, mask=built.tensors["mask"])
     path = saved(built, tmp_path)
     assert obstacle(path, "serve") is None
     assert overwritable(path, ["mask"], "serve") == set()
-    file, given = CompiledFile(1, WeightCache(path)), {"x": np.float32([1, 2, 3]), "mask": np.array([True, False])}
+    file, given = CompiledFile(1, WeightCache(path)), {"x": np.float32([1, 2]), "mask": np.array([True, False])}
     found = file.run("serve", given)
     given["mask"][0] = False
     np.testing.assert_array_equal(found["mask"], [True, False])
-    np.testing.assert_array_equal(found["y"], [-1, -2, -3])
+    np.testing.assert_array_equal(found["y"], [1, 0])
     tensor = CacheTensor(np.array([True, True]))
     found = file.run("serve", {"x": given["x"]}, {"mask": tensor})
     assert found["mask"] is tensor
+    np.testing.assert_array_equal(found["y"], [1, 2])
     np.testing.assert_array_equal(tensor.numpy(), [True, True])
 
 

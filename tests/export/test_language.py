@@ -16,7 +16,7 @@ import pytest
 from variants import exhaustive_but
 
 from keras_transformer import generation, load_model
-from keras_transformer.export import InvalidBundleError, InvalidModelError, export, load
+from keras_transformer.export import ExportError, InvalidBundleError, InvalidModelError, export, load
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.onnx.generation_steps import OnnxSteps
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
@@ -414,6 +414,21 @@ def test_chunks_give_the_logits_of_keras(models, name):
         _, cache = steps.prefill(tokens[:, :start], np.array([start]), steps.init_cache(1, 16))
         output, cache = steps.extend(tokens[:, start:], cache, np.array([start]))
         np.testing.assert_allclose(output.logits, every[:, -1:], rtol=1e-4, atol=1e-4)
+
+
+def test_packed_weights_are_kept_where_the_user_says(models, tmp_path):
+    bundle, folder = models.exported.bundle("gpt"), tmp_path / "weights"
+    expected = models.keras("gpt").generate(PROMPTS[0], max_new_tokens=NEW)
+    shutil.copytree(bundle, tmp_path / "moved")
+    for place in (bundle, tmp_path / "moved"):
+        model = load(place, "tflite", num_threads=1, weight_cache=folder)
+        assert model.generate(PROMPTS[0], max_new_tokens=NEW) == expected
+        assert sorted(each.suffix for each in folder.iterdir()) == [".tflite", ".xnnpack"]
+    assert not list(tmp_path.glob("*.weight_cache"))  # The file is small.
+    with pytest.raises(ExportError, match="weight_cache is for runtimes that pack weights into files"):
+        load(bundle, "onnx", weight_cache=folder)
+    with pytest.raises(ExportError, match="weight_cache must be the path of a folder"):
+        load(bundle, "tflite", weight_cache=True)
 
 
 def test_tflite_takes_fixed_shapes_for_short_sources(models, signatures):

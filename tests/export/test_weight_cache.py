@@ -113,6 +113,18 @@ def test_a_damaged_file_is_written_again(model, folder, damage):
     assert len(list(folder.path.iterdir())) == 2
 
 
+def test_a_bundle_that_moves_keeps_its_weights(tmp_path, model, folder):
+    output(WeightCache(model, "a", folder))
+    moved = tmp_path / "elsewhere" / "model.tflite"
+    moved.parent.mkdir()
+    model.rename(moved)
+    opening = Opening()
+    WeightCache(moved, "a", folder).open(opening)
+    assert len(opening.calls) == 1
+    output(WeightCache(moved, "a", folder))
+    assert len(files(folder)) == 1
+
+
 def test_weights_of_another_file_are_not_used(tmp_path, model, folder, monkeypatch):
     output(WeightCache(model, "a", folder))
     other = model_file(tmp_path / "other.tflite", 2 * WEIGHTS)
