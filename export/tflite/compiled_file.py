@@ -116,7 +116,9 @@ class CompiledFile:
         }
         self._model.run_by_index(interface.number, list(inputs.values()), list(outputs.values()))
         found = {name: CacheTensor(outputs[name], *each) for name, each in interface.outputs.items()}
-        found |= {name: cache[name] for name, source in shared.items() if name == source and name in cache}
+        found |= {
+            name: cache[name] for name, source in shared.items() if name == source and name in cache and name in found
+        }
         return {name: each if name in cache else each.numpy() for name, each in found.items()}
 
     def _written(self, signature: str, name: str, array: np.ndarray) -> TensorBuffer:
