@@ -7,6 +7,8 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from keras_transformer.export.errors import ExportError
+
 if TYPE_CHECKING:
     import keras
     import numpy as np
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.libraries import Library
     from keras_transformer.export.runtime.runtime import Runtime
+    from keras_transformer.export.runtime.weight_folder import WeightFolder
 
 
 class Format(Protocol):
@@ -39,6 +42,7 @@ class Format(Protocol):
         takes_single_tokens: bool. Whether a language model has a further signature for one token a row.
         reports_operations: bool. Whether `report.html` counts the operations.
         takes_large_weights: bool. Whether float files of more than 2 GB are written, and quantized, one weight at a time.
+        packs_weights: bool. Whether the runtime writes files of packed weights: see `with_weight_folder`.
         shares_loaded: bool. Whether the signatures share a file that is loaded while one of them is open.
         made_from: name of the format whose files it is converted from, by `convert` in place of `write` and `quantize`; None
             for a format that is made from the model. It is written where it is asked for only, and the other one beside it.
@@ -54,6 +58,7 @@ class Format(Protocol):
     takes_single_tokens: bool = False
     reports_operations: bool = True
     takes_large_weights: bool = False
+    packs_weights: bool = False
     shares_loaded: bool = False
     made_from: str | None = None
 
@@ -175,6 +180,14 @@ class Format(Protocol):
             Iterator over `Product`, or None where the operators of the format are not read.
         """
         return None
+
+    def with_weight_folder(self, folder: WeightFolder) -> Format:
+        """The format with a folder for what its runtime makes of weights before it computes; without one they are in memory.
+
+        Raises:
+            ExportError: its runtime writes no such files.
+        """
+        raise ExportError(f"weight_cache is for runtimes that pack weights into files, unlike that of {self.name}")
 
     def open(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
         """Checks the file of one signature, then loads it.

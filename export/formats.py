@@ -9,6 +9,7 @@ from keras_transformer.export.format import Format
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.openvino.format import OPENVINO_IR
 from keras_transformer.export.runtime.libraries import installed_version
+from keras_transformer.export.runtime.weight_folder import WeightFolder
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.tflite.format import TFLITE
 from keras_transformer.version import DISTRIBUTION, __version__
@@ -50,6 +51,16 @@ def check_formats(names: str | Iterable[str]) -> list[str]:
         if source is not None:
             names.append(source)
     return [name for name in FORMATS if name in names]
+
+
+def format_with(name: str, weights: WeightFolder | None) -> Format:
+    """The format of a name, with a folder for packed weights where one is given.
+
+    Raises:
+        ExportError: its runtime writes no such files.
+    """
+    found = get_format(name)
+    return found if weights is None else found.with_weight_folder(weights)
 
 
 def chosen_backend(manifest: Manifest, backend: str | None = None) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.format import Format
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH, decoding_signature, generation_of
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
@@ -28,10 +29,14 @@ class FixedSteps(RuntimeSteps):
         manifest: its manifest.
         backend: name of the format.
         num_threads: threads for one call.
+        format: the `Format` that opens signatures; None for that of the name.
     """
 
-    def __init__(self, directory: pathlib.Path, manifest: Manifest, backend: str, num_threads: int) -> None:
+    def __init__(
+        self, directory: pathlib.Path, manifest: Manifest, backend: str, num_threads: int, format: Format | None = None
+    ) -> None:
         super().__init__(directory, manifest, backend, num_threads)
+        self._format = format or get_format(backend)
         slots = int(generation_of(manifest)[STATIC_LENGTH])
         most = self.spec.max_length
         self.spec = dataclasses.replace(self.spec, max_length=slots if most is None else min(slots, most))
@@ -129,7 +134,7 @@ class FixedSteps(RuntimeSteps):
 
     def _runtime(self, signature: str) -> Runtime:
         if signature not in self._runtimes:
-            runtime = get_format(self._backend).open(self._directory, self._manifest, signature, self._num_threads)
+            runtime = self._format.open(self._directory, self._manifest, signature, self._num_threads)
             labels = file_names(self._manifest, self._backend, signature)
             self._runtimes[signature] = named_runtime(runtime, labels)
         return self._runtimes[signature]

@@ -10,11 +10,12 @@ import numpy as np
 
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.formats import get_format
+from keras_transformer.export.formats import format_with
 from keras_transformer.export.loading.fixed_steps import FixedSteps
 from keras_transformer.export.loading.paged_runtime import PagedRuntimeSteps
 from keras_transformer.export.runtime.generation_record import has_fixed_shapes
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.export.runtime.weight_folder import WeightFolder
 from keras_transformer.generation import Generator
 
 
@@ -65,7 +66,7 @@ class RuntimeLanguageModel(Generator):
 
 
 def open_language_model(
-    directory: pathlib.Path, manifest: Manifest, backend: str, num_threads: int
+    directory: pathlib.Path, manifest: Manifest, backend: str, num_threads: int, weights: WeightFolder | None = None
 ) -> RuntimeLanguageModel:
     """The language model of a bundle in one runtime.
 
@@ -74,14 +75,16 @@ def open_language_model(
         manifest: its manifest, with a record of generation.
         backend: name of the format.
         num_threads: threads for one call.
+        weights: `WeightFolder` for packed weights, or None for memory.
 
     Raises:
         InvalidBundleError: the bundle lacks a file, or its tokenizer is not the one that it was exported with.
     """
+    format = format_with(backend, weights)
     if has_fixed_shapes(manifest):
-        steps: RuntimeSteps = FixedSteps(directory, manifest, backend, num_threads)
+        steps: RuntimeSteps = FixedSteps(directory, manifest, backend, num_threads, format=format)
     else:
-        steps = get_format(backend).open_steps(directory, manifest, num_threads)
+        steps = format.open_steps(directory, manifest, num_threads)
     # A large vocabulary takes as long to read as a file to open.
     with ThreadPoolExecutor(max_workers=1) as pool:
         opening = pool.submit(steps.open_first)

@@ -11,10 +11,11 @@ from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.preprocessing import read_vocabularies
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.errors import ExportError, InvalidBundleError
-from keras_transformer.export.formats import chosen_backend, files_of, get_format
+from keras_transformer.export.formats import chosen_backend, files_of, format_with, get_format
 from keras_transformer.export.runtime.preprocessing import preprocessed_runtime, preprocessor
 from keras_transformer.export.runtime.runtime import named_runtime
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.export.runtime.weight_folder import WeightFolder, weight_folder
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
@@ -35,6 +36,7 @@ def load(
     check: bool = True,
     isolated: bool | Isolation = False,
     check_domain: bool = False,
+    weight_cache: Path | bool | None = None,
 ) -> Any:
     """Loads one artifact of a bundle in its own runtime.
 
@@ -56,6 +58,10 @@ def load(
         check_domain: bool. Whether a call with values or sizes beyond those on which the export compared the files with the
             Keras model is warned of, once; see "domain" in the manifest. A language model that generates is not checked.
             Default False.
+        weight_cache: path of a folder, into which LiteRT writes the weights of signatures of fixed shapes in the order in
+            which it reads them, once: all processes share them, and they take no memory of their own. None for
+            `BUNDLE.weight_cache` beside the bundle, for TFLite files of 64 MB and more; False to keep them in memory, as
+            happens where the folder cannot be written. The folder may be deleted; an isolated model has none.
 
     Returns:
         A `RuntimeModel`: call it as the Keras model is called, with arrays, lists, tuples or dicts of them, or arrays by
@@ -95,13 +101,14 @@ def load(
 
             signature = _whole_or_first(manifest, signature)
             arguments = {"bundle": directory.resolve(), "backend": backend, "signature": signature}
-            arguments |= {"num_threads": num_threads, "check": check}
+            arguments |= {"num_threads": num_threads, "check": check, "weight_cache": False}
             model = open_isolated(directory, manifest, arguments, isolated)
         else:
             if check:
                 check_hashes(directory, manifest, files_of(manifest, backend))
             signature = _whole_or_first(manifest, signature)
-            model = _open(directory, manifest, backend, signature, num_threads)
+            weights = _weight_folder(directory, backend, weight_cache, check)
+            model = _open(directory, manifest, backend, signature, num_threads, weights)
         if check_domain and isinstance(model, RuntimeModel) and signature is not None:
             model.check_domain(manifest.domain.get(signature))
         return model
@@ -111,6 +118,14 @@ def load(
         raise InvalidBundleError(
             f"{backend or 'the'} artifact of '{bundle}' cannot be loaded: {one_line(error)}"
         ) from error
+
+
+def _weight_folder(
+    directory: pathlib.Path, backend: str, chosen: Path | bool | None, check: bool
+) -> WeightFolder | None:
+    """The folder for packed weights, where one is asked for or the runtime of a backend fills one."""
+    found = weight_folder(directory, chosen, check)
+    return found if chosen is not None or get_format(backend).packs_weights else None
 
 
 def _whole_or_first(manifest: Manifest, signature: str | None) -> str | None:
@@ -124,13 +139,18 @@ def _whole_or_first(manifest: Manifest, signature: str | None) -> str | None:
 
 
 def _open(
-    directory: pathlib.Path, manifest: Manifest, backend: str, signature: str | None, num_threads: int
+    directory: pathlib.Path,
+    manifest: Manifest,
+    backend: str,
+    signature: str | None,
+    num_threads: int,
+    weights: WeightFolder | None,
 ) -> RuntimeModel | RuntimeLanguageModel:
     if signature is None:
         from keras_transformer.export.loading.language_runtime import open_language_model
 
-        return open_language_model(directory, manifest, backend, num_threads)
-    model = open_artifact(directory, manifest, backend, signature, num_threads)
+        return open_language_model(directory, manifest, backend, num_threads, weights)
+    model = open_artifact(directory, manifest, backend, signature, num_threads, weights)
     model.keep_state(manifest.states.get(signature, ()))
     model.draw(manifest.draws.get(signature, {}))
     model.use_labels()
@@ -140,11 +160,16 @@ def _open(
 
 
 def open_artifact(
-    directory: pathlib.Path, manifest: Manifest, backend: str, signature: str, num_threads: int | None = None
+    directory: pathlib.Path,
+    manifest: Manifest,
+    backend: str,
+    signature: str,
+    num_threads: int | None = None,
+    weights: WeightFolder | None = None,
 ) -> RuntimeModel:
     """`load` with a manifest that has been read; errors of the runtime are raised as they are."""
     inputs, outputs = manifest.signature(signature)
-    runtime = get_format(backend).open(directory, manifest, signature, num_threads or available_cores())
+    runtime = format_with(backend, weights).open(directory, manifest, signature, num_threads or available_cores())
     runtime = named_runtime(runtime, file_names(manifest, backend, signature))
     preprocessing = manifest.artifact(backend).preprocessing.get(signature)
     if preprocessing is not None:

@@ -16,9 +16,8 @@ from keras_transformer.generation import GenerationSpec
 from keras_transformer.generation.chat.sizes import cache_size
 from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.utils.errors import library_exceptions
-from keras_transformer.utils.types import ArrayLike, Cache
+from keras_transformer.utils.types import ArrayLike, Arrays, Cache
 
-_INDEX = {"prefill": "lengths", "decode": "cache_index"}
 # Logits that a call may return: 256 MB.
 _MOST_LOGITS = 1 << 26
 
@@ -27,7 +26,7 @@ class RuntimeSteps:
     """Base of the steps of a bundle's language model: what the decoding loop calls, see `generation.loop.decode`.
 
     A cache is a dict of the runtime's own arrays by name. A subclass implements `_call`, which runs one signature, and
-    `_array` and `_numpy` where its arrays are not numpy's.
+    `_array` and `_numpy` where its arrays are not numpy's, and `_shape` where `_numpy` copies.
 
     Args:
         directory: path of the bundle.
@@ -93,11 +92,11 @@ class RuntimeSteps:
 
     def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
         """Reads prompts: the logits after the last token of each, and the next cache."""
-        return self._step("prefill", token_ids, lengths, cache)
+        return self._step("prefill", token_ids, {"lengths": lengths}, cache)
 
     def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[ModelOutput, Cache]:
         """Reads further tokens: the logits after each, and the next cache."""
-        return self._step("decode", token_ids, cache_index, cache)
+        return self._step("decode", token_ids, {"cache_index": cache_index}, cache)
 
     def take_rows(self, cache: Cache, rows: ArrayLike) -> Cache:
         """A cache of the chosen rows of another."""
@@ -138,8 +137,9 @@ class RuntimeSteps:
         """A tensor of a cache as a numpy array, which in ONNX Runtime ends with the cache."""
         return self._numpy(array)
 
-    def _step(self, signature: str, token_ids: ArrayLike, index: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
-        arrays = {"token_ids": np.ascontiguousarray(token_ids, "int32"), _INDEX[signature]: np.asarray(index, "int32")}
+    def _step(self, signature: str, token_ids: ArrayLike, indices: Arrays, cache: Cache) -> tuple[ModelOutput, Cache]:
+        arrays = {"token_ids": np.ascontiguousarray(token_ids, "int32")}
+        arrays |= {name: np.asarray(each, "int32") for name, each in indices.items()}
         with self._typed_errors(signature):
             results = self._call(signature, arrays, cache)
             output = ModelOutput(np.asarray(results["logits"]), np.asarray(results["hidden_states"]))
@@ -160,7 +160,7 @@ class RuntimeSteps:
         """Size of an axis of the cache; None where the cache has no such axis, as a state of fixed size."""
         for spec in self._specs("decode")[0]:
             if axis in spec.axes:
-                return np.shape(self._numpy(cache[spec.name]))[spec.axes.index(axis)]
+                return self._shape(cache[spec.name])[spec.axes.index(axis)]
         return None
 
     def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
@@ -171,3 +171,6 @@ class RuntimeSteps:
 
     def _numpy(self, array: Any) -> np.ndarray:
         return np.asarray(array)
+
+    def _shape(self, array: ArrayLike) -> tuple[int, ...]:
+        return np.shape(self._numpy(array))

@@ -19,6 +19,7 @@ from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import SAVED_MODEL, TFLITE
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.tflite.input_weights import InputWeights
+from keras_transformer.export.tflite.passes.cache_slices import write_slices
 from keras_transformer.export.tflite.passes.dilations import join_dilations
 from keras_transformer.export.tflite.passes.fusions import fuse
 from keras_transformer.export.tflite.passes.interface import describe, name_interface
@@ -87,7 +88,9 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     fuse(model, spec.folds_factors)
     if any(each.dtype in ("int8", "uint8") for each in spec.variables):
         store_integers(model)
-    if spec.target is not None:
+    if spec.target is None:
+        write_slices(model)
+    else:
         spec.target.rewrite(model)
     name_interface(model, spec)
     describe(model, spec.metadata)

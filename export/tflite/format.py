@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.runtime import Runtime
+    from keras_transformer.export.runtime.weight_folder import WeightFolder
+    from keras_transformer.export.tflite.weight_cache import WeightCache
 
 
 class TFLiteFormat(Format):
@@ -31,6 +33,13 @@ class TFLiteFormat(Format):
     library = libraries.LITERT
     takes_fixed_shapes = True
     takes_large_weights = True
+    packs_weights = True
+
+    def __init__(self, weights: WeightFolder | None = None) -> None:
+        self._weights = weights
+
+    def with_weight_folder(self, folder: WeightFolder) -> TFLiteFormat:
+        return TFLiteFormat(folder)
 
     def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
         from keras_transformer.export.tflite.convert import write
@@ -71,12 +80,21 @@ class TFLiteFormat(Format):
     def open(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
         from keras_transformer.export.tflite.runtime import fitting_runtime
 
-        return fitting_runtime(directory, manifest, signature, num_threads)
+        weights = self._weight_cache(directory, manifest, signature)
+        return fitting_runtime(directory, manifest, signature, num_threads, weights)
 
     def open_steps(self, directory: pathlib.Path, manifest: Manifest, num_threads: int) -> RuntimeSteps:
         from keras_transformer.export.tflite.generation_steps import TFLiteSteps
 
-        return TFLiteSteps(directory, manifest, self.name, num_threads)
+        weights = self._weight_cache(directory, manifest, "prefill")
+        return TFLiteSteps(directory, manifest, self.name, num_threads, weights=weights)
+
+    def _weight_cache(self, directory: pathlib.Path, manifest: Manifest, signature: str) -> WeightCache:
+        from keras_transformer.export.tflite.weight_cache import WeightCache
+
+        path = manifest.path(directory, self.name, signature)
+        record = manifest.files.get(manifest.artifact(self.name).signatures[signature])
+        return WeightCache(path, "" if record is None else record.sha256, self._weights)
 
     def count_operations(self, path: pathlib.Path) -> collections.Counter[str]:
         from ai_edge_litert import schema_py_generated as schema

@@ -1,4 +1,4 @@
-"""LiteRT's interpreter."""
+"""LiteRT on the CPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import functools
 import pathlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -14,8 +14,11 @@ import numpy as np
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.runtime.libraries import LITERT, TFLITE
 from keras_transformer.export.runtime.runtime import Runtime
+from keras_transformer.export.tflite.compiled_file import CacheTensor, CompiledFile
+from keras_transformer.export.tflite.engine import obstacle
 from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.export.tflite.flatbuffer.signatures import content_of, has_dynamic_loop
+from keras_transformer.export.tflite.weight_cache import WeightCache
 from keras_transformer.utils.captured_stderr import captured_stderr
 from keras_transformer.utils.freed_memory import give_back
 
@@ -24,30 +27,33 @@ if TYPE_CHECKING:
 
     from keras_transformer.export.data.array_spec import ArraySpec
 
+_FIRST_CALLS = threading.Lock()
 # Files from this size on have an interpreter for each signature that is called.
 _LARGE = 2**26
 
 
 class TFLiteRuntime:
-    """All signatures of a file in LiteRT's interpreter, without delegates for operations of other libraries.
+    """All signatures of a file in LiteRT on the CPU, without delegates for operations of other libraries.
 
-    The interpreter of a file packs the weights of all its signatures. Those of a large file therefore have one each, which
-    is made in the first call: see `flatbuffer.signatures`.
+    Those of fixed shapes run in a `CompiledModel`, which packs the weights of the file once for all of them. The others run
+    in the interpreter: see `engine.Obstacle`. An interpreter packs the weights of all signatures of its file; those of a
+    large file therefore have one each, which is made in the first call: see `flatbuffer.signatures`.
 
-    An interpreter has one set of buffers, so that calls from several threads run one after another. To run them in parallel,
-    `load` once for each thread: every interpreter has its own working memory and packed weights.
+    Both have one set of buffers, so that calls from several threads run one after another. To run them in parallel, `load`
+    once for each thread.
 
     Args:
         path: path of the file. It is checked before anything runs: see `check_flatbuffer`.
         signature: name of the signature that a call runs.
         num_threads: threads for one call.
+        weights: `WeightCache`: where packed weights are kept; None for memory.
 
     Raises:
         MissingLibraryError: LiteRT is not installed.
         ValueError: the file is damaged.
     """
 
-    def __init__(self, path: str, signature: str, num_threads: int) -> None:
+    def __init__(self, path: str, signature: str, num_threads: int, weights: WeightCache | None = None) -> None:
         with LITERT.required_by(f"backend '{TFLITE}'"):
             from ai_edge_litert.interpreter import Interpreter
 
@@ -55,31 +61,58 @@ class TFLiteRuntime:
         # that was freed: a call computes wrong values, mostly the second one of the same shapes.
         options = {"num_threads": num_threads, "experimental_disable_delegate_clustering": True}
         self._open = functools.partial(Interpreter, **options)
-        self._interpreter = self._open(model_path=path)  # Verifies the flatbuffer itself.
-        check_flatbuffer(path)
-        self._path = pathlib.Path(path)
-        self._is_split = self._path.stat().st_size >= _LARGE and len(self.signatures()) > 1
+        self._path, self._num_threads = pathlib.Path(path), num_threads
+        self._names = list(self._open(model_path=path).get_signature_list())  # Verifies the flatbuffer itself.
+        self._weights = weights or WeightCache(self._path)
+        if not self._weights.was_opened:  # The check of a large file takes seconds.
+            check_flatbuffer(path)
+        self._compiled: CompiledFile | None = None
+        self._obstacle = functools.cache(functools.partial(obstacle, self._path))
+        is_large = self._path.stat().st_size >= _LARGE
+        self._is_split = is_large and len(self._names) > 1
+        self._interpreter = functools.cache(functools.partial(self._open, model_path=path))
+        if is_large:
+            give_back()  # What was checked.
         self._runners: dict[str, Any] = {}
         self._signature = signature
         self._lock = threading.Lock()
-        # XNNPACK writes a line on stderr in the first call.
-        self._output_context: Callable[[], AbstractContextManager[object]] = captured_stderr
+        self._output_context: Callable[[], AbstractContextManager[object]] = _first_call
 
     def signatures(self) -> list[str]:
         """Names of all signatures in the file."""
-        return list(self._interpreter.get_signature_list())
+        return self._names
+
+    def is_compiled(self, signature: str) -> bool:
+        """Whether a signature runs in a `CompiledModel`."""
+        return signature in self._names and self._obstacle(signature) is None
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return self.call(self._signature, arrays)
 
     def call(self, signature: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Runs any signature of the file."""
+        if self.is_compiled(signature):
+            found = self.step(signature, arrays, {})
+            return {name: each for name, each in found.items() if isinstance(each, np.ndarray)}
         with self._lock, self._output_context():
             self._output_context = contextlib.nullcontext
             if signature not in self._runners:
-                runs_twice = signature in self.signatures() and has_dynamic_loop(self._path, signature)
+                runs_twice = signature in self._names and has_dynamic_loop(self._path, signature)
                 self._runners[signature] = PlannedRunner(self._runner(signature), runs_twice)
             return self._runners[signature](arrays)
+
+    def step(
+        self,
+        signature: str,
+        arrays: Mapping[str, np.ndarray],
+        cache: Mapping[str, CacheTensor],
+        in_place: Collection[str] = (),
+    ) -> dict[str, np.ndarray | CacheTensor]:
+        """Runs a signature that `is_compiled`, with tensors that are not copied: see `CompiledFile.run`."""
+        with self._lock, _first_call() if self._compiled is None else contextlib.nullcontext():
+            if self._compiled is None:
+                self._compiled = CompiledFile(self._num_threads, self._weights)
+            return self._compiled.run(signature, arrays, cache, in_place)
 
     def forget(self, kept: str) -> None:
         """Gives the memory of all signatures of a large file back, but that of one."""
@@ -87,13 +120,23 @@ class TFLiteRuntime:
             others = [name for name in self._runners if self._is_split and name != kept]
             for name in others:
                 del self._runners[name]
+            if self._is_split and self._compiled is not None and not self.is_compiled(kept):
+                self._compiled = None
+                others.append(kept)
         if others:
             give_back()
 
     def _runner(self, signature: str) -> Any:
-        if not self._is_split or signature not in self.signatures():
-            return self._interpreter.get_signature_runner(signature)
+        if not self._is_split or signature not in self._names:
+            return self._interpreter().get_signature_runner(signature)
         return self._open(model_content=content_of(self._path, signature)).get_signature_runner(signature)
+
+
+@contextlib.contextmanager
+def _first_call() -> Iterator[None]:
+    """Catches what XNNPACK and LiteRT write on stderr in the first call of a file, one file after another."""
+    with _FIRST_CALLS, captured_stderr():
+        yield
 
 
 class PlannedRunner:
@@ -185,10 +228,12 @@ def _steps_of(details: Mapping[str, _Details]) -> dict[str, IntegerStep]:
     return {name: IntegerStep(*each) for name, each in found.items() if each[0] and each[2].kind in "iu"}
 
 
-def fitting_runtime(directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
+def fitting_runtime(
+    directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int, weights: WeightCache | None = None
+) -> Runtime:
     """A runtime that runs the copy of a signature for exactly these shapes, where the file has one."""
     path = manifest.path(directory, TFLITE, signature)
-    runtime = TFLiteRuntime(str(path), signature, num_threads)
+    runtime = TFLiteRuntime(str(path), signature, num_threads, weights)
     names = manifest.artifact(TFLITE).signatures
     copies = {name: manifest.signature(name).inputs for name in names if name.startswith(f"{signature}_")}
     return lambda arrays: runtime.call(fitting_signature(copies, signature, arrays), arrays)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -93,3 +95,21 @@ def _content(file: IO[bytes]) -> str:
     text = file.read().decode(errors="replace")
     file.seek(position)
     return text
+
+
+@functools.cache
+def quiet_exit() -> None:
+    """Drops what C++ code writes to stderr when the process ends, after Python; Python's own messages still come."""
+    atexit.register(_leave_to_python)
+
+
+def _leave_to_python() -> None:
+    try:
+        sys.stderr.flush()
+        if sys.stderr.fileno() == 2:
+            sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors=sys.stderr.errors, buffering=1)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+    except (OSError, ValueError, AttributeError):  # The process has no stderr.
+        return

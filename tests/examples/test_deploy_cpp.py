@@ -1,6 +1,8 @@
 """The C++ recipes of `examples/deploy`, compiled, linked with the libraries in the Python wheels, and run."""
 
 import importlib.util
+import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,8 +48,8 @@ def program(request, tmp_path_factory):
     return request.param, folder / "transformer"
 
 
-def run(path, *words):
-    return subprocess.run([path, *map(str, words)], capture_output=True)
+def run(path, *words, **environment):
+    return subprocess.run([path, *map(str, words)], capture_output=True, env={**os.environ, **environment})
 
 
 def test_generates_the_tokens_of_the_python_runtime(program, deploy_bundles):
@@ -57,6 +59,25 @@ def test_generates_the_tokens_of_the_python_runtime(program, deploy_bundles):
         assert f"tokens {' '.join(map(str, expected))}\n".encode() in process.stderr
         text = process.stdout.decode("utf-8", "replace")
         assert text == model(deploy_bundles, backend).tokenizer.decode(expected) + "\n"
+
+
+def test_packed_weights_are_written_once(program, deploy_bundles, tmp_path):
+    backend, path = program
+    if backend != "tflite":
+        pytest.skip("ONNX Runtime writes none")
+    (expected,) = expected_tokens(deploy_bundles, backend)[:1]
+    words, folder = ("generate", deploy_bundles / "decoder", PROMPTS[0], COUNT), tmp_path / "weights"
+    found = []
+    for _ in range(2):
+        process = run(path, *words, WEIGHT_CACHE=str(folder))
+        assert f"tokens {' '.join(map(str, expected))}\n".encode() in process.stderr
+        found.append({each.name: (each.stat().st_mtime_ns, each.read_bytes()) for each in folder.iterdir()})
+    assert found[0] == found[1]
+    manifest = json.loads((deploy_bundles / "decoder" / "manifest.json").read_text())
+    assert list(found[0]) == [f"{manifest['files']['model.tflite']['sha256'][:32]}.xnnpack"]
+    (tmp_path / "file").write_text("")
+    process = run(path, *words, WEIGHT_CACHE=str(tmp_path / "file"))
+    assert f"tokens {' '.join(map(str, expected))}\n".encode() in process.stderr
 
 
 def test_classifies_as_the_python_runtime(program, deploy_bundles):

@@ -158,10 +158,12 @@ def _llama(out):
 
 
 CASES = {
-    "gpt": lambda out: _export(gpt, out / "gpt", generation=GenerationOptions(prefill_buckets=BUCKETS)),
+    "gpt": lambda out: _export(gpt, out / "gpt", generation=GenerationOptions(prefill_buckets=BUCKETS, chunk_length=4)),
     "translator": lambda out: _export(translator, out / "translator"),
     "llama": _llama,
-    "mistral": lambda out: _export(mistral, out / "mistral", generation=GenerationOptions(prefill_buckets=BUCKETS)),
+    "mistral": lambda out: _export(
+        mistral, out / "mistral", generation=GenerationOptions(prefill_buckets=BUCKETS, chunk_length=4)
+    ),
     "rounded": lambda out: _export(rounded, out / "rounded", generation=GenerationOptions(prefill_buckets=BUCKETS)),
     "latent": lambda out: _export(latent, out / "latent", generation=GenerationOptions(prefill_buckets=BUCKETS)),
     "yoco": lambda out: _export(yoco, out / "yoco", generation=GenerationOptions(prefill_buckets=BUCKETS)),

@@ -1,6 +1,7 @@
 """Generation from bundles: the texts of Keras in every runtime, at the expected cost, or a clear error."""
 
 import collections
+import itertools
 import json
 import math
 import pathlib
@@ -15,7 +16,7 @@ import pytest
 from variants import exhaustive_but
 
 from keras_transformer import generation, load_model
-from keras_transformer.export import InvalidBundleError, InvalidModelError, export, load
+from keras_transformer.export import ExportError, InvalidBundleError, InvalidModelError, export, load
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.onnx.generation_steps import OnnxSteps
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
@@ -346,36 +347,92 @@ def test_the_source_is_read_once(models, calls, backend):
     assert [call[0] for call in calls] == ["encode", "prefill", *["decode"] * 4]
 
 
-def test_tflite_takes_the_signature_of_the_shortest_bucket(models, monkeypatch):
-    runtime, seen = models.runtime("gpt", "tflite"), []
-    call = runtime.steps._runtime.call
+@pytest.fixture
+def signatures(models, monkeypatch):
+    """A function that records the signatures of a bundle in LiteRT, with the shapes of their tokens."""
 
-    def spy(signature, arrays):
-        seen.append((signature, *arrays["token_ids"].shape))
-        return call(signature, arrays)
+    def record(name):
+        runtime, seen = models.runtime(name, "tflite").steps._runtime, []
 
-    monkeypatch.setattr(runtime.steps._runtime, "call", spy)
+        def spied(call):
+            def spy(signature, arrays, *others):
+                shape = next((arrays[each].shape for each in ("token_ids", "source_token_ids") if each in arrays), ())
+                seen.append((signature, *shape))
+                return call(signature, arrays, *others)
+
+            return spy
+
+        # A step writes into the cache; a call copies it.
+        monkeypatch.setattr(runtime, "step", spied(runtime.step))
+        monkeypatch.setattr(runtime, "call", spied(runtime.call))
+        return seen
+
+    return record
+
+
+def test_tflite_takes_the_signature_of_the_shortest_bucket(models, signatures):
+    runtime, seen = models.runtime("gpt", "tflite"), signatures("gpt")
     prompt = list(range(46, 66))
-    for length, signature, width in (
-        (1, "decode_1", 1),  # A prompt of one token uses the decoding step.
-        (4, "prefill_4", 4),
-        (5, "prefill_8", 8),
-        (10, "prefill", 10),
+    for length, *expected in (
+        (1, ("decode_1", 1, 1)),  # A prompt of one token uses the decoding step.
+        (4, ("prefill_4", 1, 4)),
+        (5, ("prefill_8", 1, 8)),
+        (10, ("prefill_8", 1, 8), ("decode_1", 1, 1), ("decode_1", 1, 1)),
+        (13, ("prefill_8", 1, 8), ("extend_4", 1, 4), ("decode_1", 1, 1)),
     ):
         seen.clear()
         found = runtime.generate(prompt[:length], max_new_tokens=3)
-        assert seen == [(signature, 1, width), *[("decode_1", 1, 1)] * (len(seen) - 1)]
-        assert len(seen) == 3
+        assert seen == [*expected, ("decode_1", 1, 1), ("decode_1", 1, 1)]
         assert found == models.keras("gpt").generate(prompt[:length], max_new_tokens=3)
     seen.clear()
     runtime.generate([prompt[:3], prompt[:2]], max_new_tokens=3)
     assert seen == [("prefill", 2, 3), ("decode", 2, 1), ("decode", 2, 1)]
 
 
-def test_tflite_takes_fixed_shapes_for_short_sources(models, monkeypatch):
-    runtime, seen = models.runtime("translator", "tflite"), []
-    call = runtime.steps._runtime.call
-    monkeypatch.setattr(runtime.steps._runtime, "call", lambda name, arrays: seen.append(name) or call(name, arrays))
+@pytest.mark.parametrize("name", ["gpt", "mistral", "llama"])
+def test_chunks_give_the_logits_of_keras(models, name):
+    """Whole, in chunks of any sizes, and token by token: the caches of fixed shapes are those of the others."""
+    steps, model = models.runtime(name, "tflite").steps, models.keras(name)
+    tokens = RNG.integers(4, 60, (1, 15)).astype("int32")
+    logits, *_ = model.prefill(tokens, np.array([15], "int32"), model.init_cache(1, 16))
+    *_, cache = model.prefill(tokens[:, :2], np.array([2], "int32"), model.init_cache(1, 16))
+    rest, *_ = model.decode_step(tokens[:, 2:], cache, np.array([2], "int32"))
+    every = np.asarray(rest)
+    np.testing.assert_allclose(every[:, -1:], np.asarray(logits), rtol=1e-4, atol=1e-4)
+    for cuts in ((2, 15), (2, 3, 6, 15), (2, 7, 8, 12, 15), range(2, 16), (2, 11, 13, 15)):
+        cache, found = steps.init_cache(1, 16), []
+        _, cache = steps.prefill(tokens[:, :2], np.array([2]), cache)
+        for start, end in itertools.pairwise(cuts):
+            output, cache = steps.decode_step(tokens[:, start:end], cache, np.array([start]))
+            found.append(output.logits)
+        np.testing.assert_allclose(np.concatenate(found, axis=1), every, rtol=1e-4, atol=1e-4)
+    for end in (9, 12, 15):
+        output, cache = steps.prefill(tokens[:, :end], np.array([end]), steps.init_cache(1, 16))
+        np.testing.assert_allclose(output.logits[:, -1], every[:, end - 3], rtol=1e-4, atol=1e-4)
+        assert output.hidden_states.shape[:2] == (1, end)
+    for start in (2, 6):
+        _, cache = steps.prefill(tokens[:, :start], np.array([start]), steps.init_cache(1, 16))
+        output, cache = steps.extend(tokens[:, start:], cache, np.array([start]))
+        np.testing.assert_allclose(output.logits, every[:, -1:], rtol=1e-4, atol=1e-4)
+
+
+def test_packed_weights_are_kept_where_the_user_says(models, tmp_path):
+    bundle, folder = models.exported.bundle("gpt"), tmp_path / "weights"
+    expected = models.keras("gpt").generate(PROMPTS[0], max_new_tokens=NEW)
+    shutil.copytree(bundle, tmp_path / "moved")
+    for place in (bundle, tmp_path / "moved"):
+        model = load(place, "tflite", num_threads=1, weight_cache=folder)
+        assert model.generate(PROMPTS[0], max_new_tokens=NEW) == expected
+        assert sorted(each.suffix for each in folder.iterdir()) == [".tflite", ".xnnpack"]
+    assert not list(tmp_path.glob("*.weight_cache"))  # The file is small.
+    with pytest.raises(ExportError, match="weight_cache is for runtimes that pack weights into files"):
+        load(bundle, "onnx", weight_cache=folder)
+    with pytest.raises(ExportError, match="weight_cache must be the path of a folder"):
+        load(bundle, "tflite", weight_cache=True)
+
+
+def test_tflite_takes_fixed_shapes_for_short_sources(models, signatures):
+    runtime, seen = models.runtime("translator", "tflite"), signatures("translator")
     source = PROMPTS[0][:1] * 7
     for prompts, encode, step in (
         (source[:4], "encode_32", "decode_1_32"),
@@ -385,8 +442,9 @@ def test_tflite_takes_fixed_shapes_for_short_sources(models, monkeypatch):
         seen.clear()
         found = runtime.generate(prompts, max_new_tokens=3)
         first = "prefill" if step == "decode" else step
-        assert seen[:2] == [encode, first]
-        assert set(seen[2:]) <= {step}
+        names = [each[0] for each in seen]
+        assert names[:2] == [encode, first]
+        assert set(names[2:]) <= {step}
         assert found == models.keras("translator").generate(prompts, max_new_tokens=3)
 
 

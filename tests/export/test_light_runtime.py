@@ -15,7 +15,10 @@ from keras_transformer.export.bundle.tokenizers import write_tokenizer
 
 pytestmark = pytest.mark.slow
 
-ALLOWED = {"onnx": {"onnxruntime", "flatbuffers", "packaging", "google"}, "tflite": {"ai_edge_litert", "flatbuffers"}}
+ALLOWED = {
+    "onnx": {"onnxruntime", "flatbuffers", "packaging", "google"},
+    "tflite": {"ai_edge_litert", "flatbuffers", "ml_dtypes"},
+}
 # Blocks the import of all packages except these, NumPy's dependencies and the standard library.
 HOOK = """
 import sys

@@ -25,6 +25,7 @@ struct Spec {
 struct Signature {
   std::string name, file;
   std::vector<Spec> inputs, outputs;
+  std::string sha256;  // Of the file.
 
   const Spec& input(const std::string& wanted) const { return find(inputs, wanted); }
   const Spec& output(const std::string& wanted) const { return find(outputs, wanted); }
@@ -68,8 +69,9 @@ class Bundle {
   Signature signature(const std::string& name) const {
     const Json& record = manifest["signatures"][name];
     const Json& names = manifest["artifacts"][format_].get("names").get(name);
-    return {name, folder_ + "/" + files()[name].text, specs(record["inputs"], names.get("inputs")),
-            specs(record["outputs"], names.get("outputs"))};
+    const std::string& file = files()[name].text;
+    return {name, folder_ + "/" + file, specs(record["inputs"], names.get("inputs")),
+            specs(record["outputs"], names.get("outputs")), manifest["files"].get(file).get("sha256").text};
   }
 
   BytePair tokenizer() const { return BytePair(folder_ + "/" + manifest["tokenizer"]["path"].text); }

@@ -9,6 +9,7 @@
 typedef class LiteRtCompiledModelT* LiteRtCompiledModel;
 typedef class LiteRtEnvironmentT* LiteRtEnvironment;
 typedef class LiteRtModelT* LiteRtModel;
+typedef class LiteRtOpaqueOptionsT* LiteRtOpaqueOptions;
 typedef class LiteRtSignatureT* LiteRtSignature;
 typedef class LiteRtSubgraphT* LiteRtSubgraph;
 typedef class LiteRtTensorT* LiteRtTensor;
@@ -49,6 +50,8 @@ void LiteRtDestroyEnvironment(LiteRtEnvironment);
 LiteRtStatus LiteRtCreateOptions(LiteRtOptions*);
 LiteRtStatus LiteRtSetOptionsHardwareAccelerators(LiteRtOptions, LiteRtHwAcceleratorSet);
 void LiteRtDestroyOptions(LiteRtOptions);
+LiteRtStatus LiteRtCreateOpaqueOptions(const char* identifier, void* payload, void (*destroy)(void*), LiteRtOpaqueOptions*);
+LiteRtStatus LiteRtAddOpaqueOptions(LiteRtOptions, LiteRtOpaqueOptions);  // Which owns them from then on.
 
 LiteRtStatus LiteRtCreateModelFromFile(LiteRtEnvironment, const char* path, LiteRtModel*);
 LiteRtStatus LiteRtGetNumModelSignatures(LiteRtModel, LiteRtParamIndex*);

@@ -2,18 +2,26 @@
 //
 //     classify BUNDLE IMAGE.pgm           prints the classes, the most likely first
 //     generate BUNDLE "The prompt" 40     continues a text by 40 tokens
+//
+// Where the environment variable WEIGHT_CACHE names a folder, packed weights are written to a file in it, once; the program
+// maps them from then on, which takes less memory and time. Otherwise they are packed in memory each time.
 #if __has_include(<litert/c/litert_compiled_model.h>)
 #include <litert/c/litert_compiled_model.h>
 #include <litert/c/litert_environment.h>
 #include <litert/c/litert_model.h>
+#include <litert/c/litert_opaque_options.h>
 #include <litert/c/litert_options.h>
 #include <litert/c/litert_tensor_buffer.h>
 #else
 #include "litert_subset.h"
 #endif
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <random>
+#include <thread>
 
 #include "../cpp_common/bundle.h"
 
@@ -26,23 +34,28 @@ static void check(LiteRtStatus status, const std::string& action) {
 
 using Buffer = std::shared_ptr<LiteRtTensorBufferT>;
 
+// Options of the CPU, as LiteRT reads them: lines of TOML.
+static LiteRtOpaqueOptions cpu_options(const std::string& weights) {
+  const std::string text = "num_threads = " + std::to_string(std::max(1u, std::thread::hardware_concurrency())) +
+                           "\nweight_cache_file_path = \"" + weights + "\"\n";
+  char* payload = static_cast<char*>(std::malloc(text.size() + 1));
+  std::memcpy(payload, text.c_str(), text.size() + 1);
+  LiteRtOpaqueOptions options = nullptr;
+  check(LiteRtCreateOpaqueOptions("xnnpack", payload, std::free, &options), "options of the CPU");
+  return options;
+}
+
 // A file, compiled for the accelerators.
 class Model {
  public:
-  explicit Model(const std::string& path) {
+  explicit Model(const Signature& signature) {
     LiteRtEnvironment environment = nullptr;
     check(LiteRtCreateEnvironment(0, nullptr, &environment), "environment");
     environment_.reset(environment, LiteRtDestroyEnvironment);
     LiteRtModel model = nullptr;
-    check(LiteRtCreateModelFromFile(environment, path.c_str(), &model), path);
+    check(LiteRtCreateModelFromFile(environment, signature.file.c_str(), &model), signature.file);
     model_.reset(model, LiteRtDestroyModel);
-    LiteRtOptions options = nullptr;
-    check(LiteRtCreateOptions(&options), "options");
-    const std::shared_ptr<LiteRtOptionsT> owned(options, LiteRtDestroyOptions);
-    check(LiteRtSetOptionsHardwareAccelerators(options, kAccelerators), "accelerators");
-    LiteRtCompiledModel compiled = nullptr;
-    check(LiteRtCreateCompiledModel(environment, model, options, &compiled), path);
-    compiled_.reset(compiled, LiteRtDestroyCompiledModel);
+    compile(packed_weights(signature.sha256));
   }
 
   LiteRtEnvironment environment() const { return environment_.get(); }
@@ -82,6 +95,36 @@ class Model {
   std::shared_ptr<LiteRtEnvironmentT> environment_;
   std::shared_ptr<LiteRtModelT> model_;
   std::shared_ptr<LiteRtCompiledModelT> compiled_;
+
+  void compile(const std::string& weights) {
+    LiteRtOptions options = nullptr;
+    check(LiteRtCreateOptions(&options), "options");
+    const std::shared_ptr<LiteRtOptionsT> owned(options, LiteRtDestroyOptions);
+    check(LiteRtSetOptionsHardwareAccelerators(options, kAccelerators), "accelerators");
+    check(LiteRtAddOpaqueOptions(options, cpu_options(weights)), "options of the CPU");
+    LiteRtCompiledModel compiled = nullptr;
+    check(LiteRtCreateCompiledModel(environment_.get(), model_.get(), options, &compiled), "compiled model");
+    compiled_.reset(compiled, LiteRtDestroyCompiledModel);
+  }
+
+  // The file of packed weights, which is written under another name first: a process that ends early leaves no part of it.
+  std::string packed_weights(const std::string& sha256) {
+    namespace fs = std::filesystem;
+    const char* folder = std::getenv("WEIGHT_CACHE");
+    if (folder == nullptr || sha256.empty()) return ":memory";
+    const fs::path path = fs::path(folder) / (sha256.substr(0, 32) + ".xnnpack");
+    std::error_code error;
+    if (!fs::exists(path, error)) {
+      const fs::path partial = fs::path(path).concat("." + std::to_string(std::random_device{}()) + ".partial");
+      fs::create_directories(path.parent_path(), error);
+      if (!std::ofstream(partial, std::ios::binary)) return ":memory";
+      compile(partial.string());
+      compiled_.reset();
+      fs::rename(partial, path, error);
+      if (error) return ":memory";
+    }
+    return path.string();
+  }
 
   LiteRtSignature signature_at(LiteRtParamIndex index) const {
     LiteRtSignature signature = nullptr;
@@ -192,7 +235,7 @@ class Runner {
 class LiteRtDecoder : public Decoder {
  public:
   explicit LiteRtDecoder(const Bundle& bundle)
-      : bundle_(bundle), step_signature_(bundle.signature("decode_1")), model_(step_signature_.file),
+      : bundle_(bundle), step_signature_(bundle.signature("decode_1")), model_(step_signature_),
         step_(model_, step_signature_) {
     for (const Spec& spec : step_signature_.cache()) step_.write(spec.name, nullptr, 0);
   }
@@ -207,7 +250,8 @@ class LiteRtDecoder : public Decoder {
     return std::numeric_limits<int>::max();
   }
 
-  // Reads as much as the smallest signature that holds the prompt, or the largest, takes; further tokens one by one.
+  // Reads as much as the smallest signature that holds the prompt, or the largest, takes; further tokens in chunks and one
+  // by one.
   std::vector<float> prefill(const std::vector<int32_t>& ids) override {
     const int count = static_cast<int>(ids.size());
     int size = 0;
@@ -223,8 +267,20 @@ class LiteRtDecoder : public Decoder {
       reader.write("token_ids", ids.data(), sizeof(int32_t) * static_cast<size_t>(first));
       logits = step(reader, "lengths", first);
     }
-    for (int index = first; index < count; ++index) logits = decode(ids[static_cast<size_t>(index)], index);
-    return logits;
+    int index = first;
+    for (const std::string& name : bundle_.signatures()) {
+      const int chunk = name.rfind("extend_", 0) == 0 ? std::stoi(name.substr(7)) : 0;
+      if (chunk == 0 || index + chunk > count) continue;
+      Runner reader(model_, bundle_.signature(name));
+      for (; index + chunk <= count; index += chunk) {
+        reader.write("token_ids", &ids[static_cast<size_t>(index)], sizeof(int32_t) * static_cast<size_t>(chunk));
+        logits = step(reader, "cache_index", index);
+      }
+    }
+    for (; index < count; ++index) logits = decode(ids[static_cast<size_t>(index)], index);
+    // A chunk has the logits after each of its tokens.
+    const size_t words = elements(Runner::row(step_signature_.output("logits")));
+    return std::vector<float>(logits.end() - static_cast<std::ptrdiff_t>(words), logits.end());
   }
 
   std::vector<float> decode(int32_t id, int32_t cache_index) override {
@@ -235,18 +291,27 @@ class LiteRtDecoder : public Decoder {
  private:
   const Bundle& bundle_;
   const Signature step_signature_;
+  // As the signature of dynamic shapes tells them: its axes have names.
+  const std::vector<Spec> cache_ = bundle_.signature("prefill").cache();
   Model model_;
   Runner step_;
 
-  // The cache changes hands instead of being copied: what a run wrote is what the next run reads.
+  // Slots of keys and values are written in place. A state changes hands: what a run wrote is what the next run reads.
   std::vector<float> step(Runner& runner, const char* index_name, int32_t index) {
     runner.write(index_name, &index, sizeof index);
-    for (const Spec& spec : step_signature_.cache()) runner.inputs[spec.name] = step_.inputs[spec.name];
+    for (const Spec& spec : cache_) {
+      runner.inputs[spec.name] = step_.inputs[spec.name];
+      if (in_place(spec)) runner.outputs[spec.name] = step_.inputs[spec.name];
+    }
     runner.run();
-    for (const Spec& spec : step_signature_.cache()) {
-      std::swap(step_.inputs[spec.name], runner.outputs[spec.name]);
+    for (const Spec& spec : cache_) {
+      if (!in_place(spec)) std::swap(step_.inputs[spec.name], runner.outputs[spec.name]);
     }
     return runner.read("logits");
+  }
+
+  static bool in_place(const Spec& spec) {
+    return std::find(spec.axes.begin(), spec.axes.end(), "cache_length") != spec.axes.end();
   }
 };
 
@@ -254,7 +319,7 @@ static void classify(const std::string& folder, const std::string& image) {
   const Bundle bundle(folder, "tflite");
   // A signature of fixed shapes where the bundle has one, from `export(..., options=ExportOptions(static={"batch": 1}))`.
   const Signature signature = bundle.signature(bundle.has("serve_1") ? "serve_1" : "serve");
-  const Model model(signature.file);
+  const Model model(signature);
   Runner runner(model, signature);
   const Spec& input = signature.inputs.at(0);
   const std::vector<float> pixels = read_image(image, Runner::row(input));

@@ -57,10 +57,33 @@ final class LiteRtSignature {
   }
 }
 
-/// A TFLite file. `[.gpu, .cpu]` computes on the GPU, and on the CPU what the GPU does not take.
-func openLiteRt(_ path: String, accelerators: Set<Accelerator> = [.cpu]) throws -> CompiledModel {
+/// The file of a signature. `[.gpu, .cpu]` computes on the GPU, and on the CPU what the GPU does not take.
+///
+/// On the CPU, its weights are packed once, into a file in the app's caches, which is mapped from then on. It is renamed when
+/// it is complete, so that an app that ends early leaves no part of it.
+func openLiteRt(_ signature: Signature, accelerators: Set<Accelerator> = [.cpu]) throws -> CompiledModel {
+  guard accelerators == [.cpu] else { return try compiled(signature.path, accelerators, weights: nil) }
+  let files = FileManager.default
+  let folder = try files.url(for: .cachesDirectory, in: .userDomainMask, appropriateFor: nil, create: true)
+  let weights = folder.appendingPathComponent("\(signature.sha256.prefix(32)).xnnpack")
+  if !files.fileExists(atPath: weights.path) {
+    let partial = weights.appendingPathExtension("partial")
+    try? files.removeItem(at: partial)
+    _ = try compiled(signature.path, accelerators, weights: partial.path)
+    try files.moveItem(at: partial, to: weights)
+  }
+  return try compiled(signature.path, accelerators, weights: weights.path)
+}
+
+private func compiled(_ path: String, _ accelerators: Set<Accelerator>, weights: String?) throws -> CompiledModel {
   let options = try Options()
   try options.setHardwareAccelerators(accelerators)
+  if let weights {
+    // Options of the CPU, as LiteRT reads them: lines of TOML.
+    guard let payload = strdup("weight_cache_file_path = \"\(weights)\"\n") else { throw RecipeError("no memory") }
+    let cpu = try OpaqueOptions(identifier: "xnnpack", payload: payload, destructor: { free($0) })
+    try options.addOpaqueOptions(cpu)
+  }
   return try CompiledModel(filePath: path, environment: try Environment(), options: options)
 }
 
@@ -76,7 +99,7 @@ final class LiteRtClassifier {
     self.bundle = bundle
     // A signature of fixed shapes where the bundle has one, from `export(..., options=ExportOptions(static={"batch": 1}))`.
     let signature = try bundle.signature(bundle.files["serve_1"] == nil ? "serve" : "serve_1")
-    runner = try LiteRtSignature(signature, of: openLiteRt(signature.path))
+    runner = try LiteRtSignature(signature, of: openLiteRt(signature))
     input = signature.inputs[0]
     shape = try input.fixedShape(["batch": 1])
   }
@@ -96,14 +119,18 @@ final class LiteRtDecoder: LanguageDecoder {
   private let model: CompiledModel
   private let step: LiteRtSignature
   private let sizes: [Int]
+  private let chunk: Int
 
   init(_ bundle: ModelBundle) throws {
     self.bundle = bundle
     let signature = try bundle.signature("decode_1")
-    model = try openLiteRt(signature.path)
+    model = try openLiteRt(signature)
     step = try LiteRtSignature(signature, of: model)
-    let prompts = bundle.files.keys.filter { $0.hasPrefix("prefill_") }
-    sizes = prompts.compactMap { Int($0.dropFirst("prefill_".count)) }.sorted()
+    let lengths = { (kind: String) in
+      bundle.files.keys.filter { $0.hasPrefix(kind) }.compactMap { Int($0.dropFirst(kind.count)) }.sorted()
+    }
+    sizes = lengths("prefill_")
+    chunk = lengths("extend_").first ?? Int.max
     var slots = Int.max
     for spec in try bundle.signature("prefill").cache {
       if let axis = spec.axes.firstIndex(of: "cache_length") {
@@ -124,7 +151,8 @@ final class LiteRtDecoder: LanguageDecoder {
     }
   }
 
-  /// Reads as much as the smallest signature that holds the prompt, or the largest, takes; further tokens one by one.
+  /// Reads as much as the smallest signature that holds the prompt, or the largest, takes; further tokens in chunks and one
+  /// by one.
   func prefill(_ ids: [Int32]) throws -> [Float] {
     let size = sizes.first { $0 >= ids.count } ?? sizes.last ?? 0
     let first = min(size, ids.count)
@@ -134,10 +162,20 @@ final class LiteRtDecoder: LanguageDecoder {
       try reader.write(Array(ids.prefix(first)) + [Int32](repeating: 0, count: size - first), to: "token_ids")
       logits = try read(reader, "lengths", first)
     }
-    for index in first..<ids.count {
-      logits = try decode(ids[index], index: index)
+    var index = first
+    while ids.count - index >= chunk {
+      let reader = try LiteRtSignature(bundle.signature("extend_\(chunk)"), of: model)
+      try reader.write(Array(ids[index..<index + chunk]), to: "token_ids")
+      logits = try read(reader, "cache_index", index)
+      index += chunk
     }
-    return logits
+    while index < ids.count {
+      logits = try decode(ids[index], index: index)
+      index += 1
+    }
+    // A chunk has the logits after each of its tokens.
+    let last = step.signature.outputs.first { $0.name == "logits" }
+    return Array(logits.suffix(try last?.fixedShape(["batch": 1]).last ?? logits.count))
   }
 
   func decode(_ id: Int32, index: Int) throws -> [Float] {

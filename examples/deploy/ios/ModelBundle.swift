@@ -40,6 +40,8 @@ struct Signature {
   let inputs: [Spec]
   let outputs: [Spec]
   let names: FileNames?
+  /// Of the file.
+  let sha256: String
 
   /// The tensors of the cache: what a step takes and gives back under one name.
   var cache: [Spec] {
@@ -99,11 +101,16 @@ struct Manifest: Decodable {
     let path: String
   }
 
+  struct FileRecord: Decodable {
+    let sha256: String
+  }
+
   let signatures: [String: SignatureRecord]
   let artifacts: [String: Artifact]
   let metadata: Metadata
   let generation: Generation?
   let tokenizer: TokenizerRecord?
+  let files: [String: FileRecord]
 }
 
 /// A folder written by `keras_transformer.export`.
@@ -131,7 +138,8 @@ final class ModelBundle {
     }
     let path = folder.appendingPathComponent(file).path
     return Signature(
-      name: name, path: path, inputs: record.inputs, outputs: record.outputs, names: names[name])
+      name: name, path: path, inputs: record.inputs, outputs: record.outputs, names: names[name],
+      sha256: manifest.files[file]?.sha256 ?? "")
   }
 
   func tokenizer() throws -> BytePair {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe, Signature
 from keras_transformer.export.formats import formats_with
@@ -110,6 +112,16 @@ class LanguageSignatures:
         probes = [self.probes.decode(1, 1, length, source_length, at_end) for at_end in (False, True)]
         return _static("decode", self._step(self.model.decode_step, "cache_index"), *probes)
 
+    def static_extend(self, count: int, length: int) -> Signature:
+        """Reads up to `count` further tokens of one row: `prefill` of fixed shapes, after others in the cache."""
+        steps = [self.probes.decode(1, count, length, at_end=at_end) for at_end in (False, True)]
+        read = (max(1, count - 1), count)
+        probes = [
+            Probe({**each.inputs, "lengths": np.array([number], "int32")}, f"{each.label}, {number} read")
+            for each, number in zip(steps, read, strict=True)
+        ]
+        return _static("extend", self._step(self.model.extend, "lengths", "cache_index"), *probes)
+
     def generate(self) -> Signature:
         """Greedy decoding with its loop inside the graph."""
         source = self._source_specs() if self.model.is_encoder_decoder else ()
@@ -119,15 +131,15 @@ class LanguageSignatures:
         # Its steps are those of `prefill` and `decode`, which are called twice.
         return Signature(generate_graph(self.model), inputs, probes, is_repeatable=True)
 
-    def _step(self, function: Callable[..., tuple[Tensor, Tensor, Cache]], index: str) -> Function:
-        """`prefill` or `decode_step` as a function of named tensors."""
+    def _step(self, function: Callable[..., tuple[Tensor, Tensor, Cache]], *indices: str) -> Function:
+        """`prefill`, `extend` or `decode_step` as a function of named tensors."""
         memory = {spec.name for spec in self._memory_specs}
         names = [spec.name for spec in (*self._cache_specs, *self._memory_specs)]
 
         def step(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             cache = {name: tensors[name] for name in names}
-            arguments = (tensors[index], cache) if index == "lengths" else (cache, tensors[index])
-            logits, hidden_states, cache = function(tensors["token_ids"], *arguments)
+            given = {"cache": cache, **{name: tensors[name] for name in indices}}
+            logits, hidden_states, cache = function(tensors["token_ids"], **given)
             cache = {name: tensor for name, tensor in cache.items() if name not in memory}
             return {"logits": logits, "hidden_states": hidden_states, **cache}
 

@@ -32,6 +32,8 @@ class GenerationOptions:
         static_length: int: slots of the cache in the signatures of fixed shapes (TFLite), which longer texts do not use;
             None for the model's maximum length, but at most 1,024, or 512 where it has none.
         prefill_buckets: lengths of prompts, or of sources, that have signatures of fixed shapes (TFLite).
+        chunk_length: int: tokens that the signature of fixed shapes reads which goes on with a text (TFLite); None for none.
+            An encoder-decoder has none, nor has a model whose static length is no more than that.
 
     Example:
 
@@ -42,6 +44,7 @@ class GenerationOptions:
     whole_graph: bool = True
     static_length: int | None = None
     prefill_buckets: tuple[int, ...] = _BUCKETS
+    chunk_length: int | None = 16
 
 
 def language_spec(
@@ -50,10 +53,10 @@ def language_spec(
     """Export spec of a `LanguageModel`.
 
     Signatures: `encode` (encoder-decoder), `prefill`, `decode` and `generate`, with dynamic batch and lengths; for ONNX
-    also `decode_token`, of one token a row; for TFLite also `prefill_32`, `prefill_128`, ... and `decode_1`, of fixed shapes
-    for one row; of an encoder-decoder `encode_32`, ... and `decode_1_32`, ..., by the length of the source, or, where that
-    is not text, `decode_1`, and `encode_1` if all sources have one length; of a model of text and images `decode_1_1`, for
-    one image.
+    also `decode_token`, of one token a row; for TFLite also `prefill_32`, `prefill_128`, ..., `extend_16` and `decode_1`, of
+    fixed shapes for one row; of an encoder-decoder `encode_32`, ... and `decode_1_32`, ..., by the length of the source, or,
+    where that is not text, `decode_1`, and `encode_1` if all sources have one length; of a model of text and images
+    `decode_1_1`, for one image.
 
     Args:
         model: the model, float32, on the TensorFlow backend.
@@ -107,6 +110,8 @@ def _signatures(make: LanguageSignatures, options: GenerationOptions) -> dict[st
             signatures |= make.static(bucket, length)
     if not model.is_encoder_decoder:
         signatures["decode_1"] = make.static_decode(length)
+        if options.chunk_length and options.chunk_length < length:
+            signatures[f"extend_{options.chunk_length}"] = make.static_extend(options.chunk_length, length)
     return signatures
 
 

@@ -83,34 +83,65 @@ def _computed(graph: Graph, operator: OperatorT, parts: list[Affine]) -> Affine 
     return Affine(base, np.broadcast_to(slope, base.shape), source if slope.any() else None)
 
 
-def without_cache_scatters(graph: Graph, operator: OperatorT) -> bool:
-    """Rewrites the last operator of an update `(1, K, L, H)`; the others are not read any more."""
+class Update(NamedTuple):
+    """New rows of consecutive slots of a cache `(1, K, L, H)`.
+
+    Args:
+        cache: index of the tensor of the cache.
+        new: index of the tensor of the new rows, `(T * K, H)`.
+        shape: `(T, K, L, H)`.
+        source: index of the tensor of one element, from which the first slot is counted; None if the slot is known.
+        start: the first slot, less that number.
+        output: index of the tensor of the updated cache.
+    """
+
+    cache: int
+    new: int
+    shape: tuple[int, int, int, int]
+    source: int | None
+    start: int
+    output: int
+
+    def emit_rows(self, graph: Graph) -> int:
+        """Emits the new rows as `(1, K, T, H)`."""
+        count, heads, _, width = self.shape
+        if count == 1:
+            return graph.emit_reshape(self.new, (1, heads, 1, width))
+        rows = graph.emit_reshape(self.new, (1, count, heads, width))
+        order = graph.constant(np.array([0, 2, 1, 3], "int32"), "order")
+        shape = (1, heads, count, width)
+        return graph.emit(
+            "TRANSPOSE", (rows, order), ("FLOAT32", shape), schema().TransposeOptionsT(), like=self.output
+        )
+
+
+def find_update(graph: Graph, operator: OperatorT) -> Update | None:
+    """The update of a cache whose last operator is given, or None."""
     found = _update(graph, operator)
     if found is None:
-        return False
+        return None
     cache, scatter = found
     places, new = indices(scatter.inputs)[:2]
     where = affine(graph, places)
     heads, length, width = graph.shape(cache)[1:]
     count = graph.shape(new)[0] // heads
     start = None if where is None else _start(where, heads, count)
-    if where is None or start is None:
+    if where is None or start is None or (where.source is None and not 0 <= start <= length - count):
+        return None
+    return Update(cache, new, (count, heads, length, width), where.source, start, int(operator.outputs[0]))
+
+
+def without_cache_scatters(graph: Graph, operator: OperatorT) -> bool:
+    """Rewrites the last operator of an update `(1, K, L, H)`; the others are not read any more."""
+    found = find_update(graph, operator)
+    if found is None or (found.source is not None and found.shape[0] > 1):
         return False
-    output = int(operator.outputs[0])
-    rows = graph.emit_reshape(new, (1, count, heads, width))
-    if count > 1:
-        order = graph.constant(np.array([0, 2, 1, 3], "int32"), "order")
-        shape = (1, heads, count, width)
-        rows = graph.emit("TRANSPOSE", (rows, order), ("FLOAT32", shape), schema().TransposeOptionsT(), like=output)
-    else:
-        rows = graph.emit_reshape(rows, (1, heads, 1, width))
-    if where.source is None and 0 <= start <= length - count:
-        _join(graph, cache, rows, start, output)
+    rows = found.emit_rows(graph)
+    if found.source is None:
+        _join(graph, found.cache, rows, found.start, found.output)
         return True
-    if where.source is None or count > 1:
-        return False
-    graph.limits[where.source] = length - start
-    _choose(graph, cache, rows, (where.source, start), output)
+    graph.limits[found.source] = found.shape[2] - found.start
+    _choose(graph, found.cache, rows, (found.source, found.start), found.output)
     return True
 
 
@@ -139,8 +170,16 @@ def _is_rest(graph: Graph, mask: int, places: int) -> bool:
     scatter = graph.makers.get(scattered)
     if scatter is None or graph.kind(scatter) != "SCATTER_ND" or int(scatter.inputs[0]) != places:
         return False
-    values = [graph.small_value(one), graph.small_value(int(scatter.inputs[1]))]
-    return all(each is not None and (each == 1).all() for each in values)
+    return all(_is_one(graph, each) for each in (one, int(scatter.inputs[1])))
+
+
+def _is_one(graph: Graph, index: int) -> bool:
+    """Whether every element of a tensor is known to be 1."""
+    maker = graph.makers.get(index)
+    if maker is not None and graph.kind(maker) == "BROADCAST_TO":
+        index = int(maker.inputs[0])
+    value = graph.small_value(index)
+    return value is not None and bool((value == 1).all())
 
 
 def _start(where: Affine, heads: int, count: int) -> int | None:

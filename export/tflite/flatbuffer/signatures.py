@@ -12,15 +12,15 @@ import io
 import pathlib
 import shutil
 import struct
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from keras_transformer.export.tflite.tree import operator_names, schema
 
 if TYPE_CHECKING:
-    from ai_edge_litert.schema_py_generated import Model, Operator, SubGraph
+    from ai_edge_litert.schema_py_generated import Model, Operator, SubGraph, Tensor
 
 _READERS = {
     "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
@@ -85,6 +85,29 @@ def _is_dynamic(graph: SubGraph, operator: Operator) -> bool:
     return any((np.atleast_1d(each) < 0).any() for each in sizes if not isinstance(each, int))
 
 
+def fixed_signatures(path: pathlib.Path) -> list[str]:
+    """Names of the signatures whose inputs and outputs have fixed shapes.
+
+    Args:
+        path: path of the file, which was checked: see `check_flatbuffer`.
+    """
+    model = schema().Model.GetRootAs(np.memmap(path, "uint8", "r"), 0)
+    definitions = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
+    graphs = {each.SignatureKey().decode(): model.Subgraphs(each.SubgraphIndex()) for each in definitions}
+    return [name for name, graph in graphs.items() if not any(map(is_dynamic, interface_of(graph)))]
+
+
+def interface_of(graph: SubGraph) -> Iterator[Tensor]:
+    """The inputs and outputs of a graph."""
+    yield from (graph.Tensors(graph.Inputs(at)) for at in range(graph.InputsLength()))
+    yield from (graph.Tensors(graph.Outputs(at)) for at in range(graph.OutputsLength()))
+
+
+def is_dynamic(tensor: Tensor) -> bool:
+    """Whether a size of a tensor is not known."""
+    return any(tensor.ShapeSignature(axis) < 0 for axis in range(tensor.ShapeSignatureLength()))
+
+
 def content_of(path: pathlib.Path, signature: str) -> bytes:
     """The bytes of a file in which all graphs that a signature does not run end after one operation.
 
@@ -92,20 +115,36 @@ def content_of(path: pathlib.Path, signature: str) -> bytes:
         path: path of the file, which was checked: see `check_flatbuffer`.
         signature: name of a signature of it.
     """
-    places = list(_lengths_of_others(np.memmap(path, "uint8", "r"), signature))
     content = io.BytesIO()
-    with open(path, "rb") as file:
-        shutil.copyfileobj(file, content, _PIECE)
-    for place in places:
-        content.seek(place)
-        content.write(_LENGTH.pack(_KEPT))
+    _copy_part(path, [signature], content)
     return content.getvalue()  # Not a copy.
 
 
-def _lengths_of_others(content: np.ndarray, signature: str) -> Iterator[int]:
-    """Positions of the numbers of operators of the graphs that a signature does not run."""
+def write_part(path: pathlib.Path, signatures: Iterable[str], target: pathlib.Path) -> None:
+    """Writes a file in which all graphs that none of these signatures runs end after one operation.
+
+    Args:
+        path: path of the whole file, which was checked: see `check_flatbuffer`.
+        signatures: names of signatures of it.
+        target: path of the file to write.
+    """
+    with target.open("wb") as file:
+        _copy_part(path, signatures, file)
+
+
+def _copy_part(path: pathlib.Path, signatures: Iterable[str], target: BinaryIO) -> None:
+    places = list(_lengths_of_others(np.memmap(path, "uint8", "r"), signatures))
+    with open(path, "rb") as file:
+        shutil.copyfileobj(file, target, _PIECE)
+    for place in places:
+        target.seek(place)
+        target.write(_LENGTH.pack(_KEPT))
+
+
+def _lengths_of_others(content: np.ndarray, signatures: Iterable[str]) -> Iterator[int]:
+    """Positions of the numbers of operators of the graphs that no signature of these runs."""
     model = schema().Model.GetRootAs(content, 0)
-    needed = graphs_of_signature(model, signature)
+    needed = set().union(*(graphs_of_signature(model, each) for each in signatures))
     for number in range(model.SubgraphsLength()):
         graph = model.Subgraphs(number)
         if number not in needed and graph.OperatorsLength() > _KEPT:

@@ -4,6 +4,7 @@
 
 package com.google.ai.edge.litert
 
+import java.io.File
 import test.Bridge
 
 enum class Accelerator { NONE, CPU, GPU, NPU }
@@ -39,8 +40,16 @@ class TensorBuffer internal constructor() : JniHandle() {
 }
 
 class CompiledModel private constructor(private val path: String) : JniHandle() {
+    data class CpuOptions(
+        val numThreads: Int? = null,
+        val xnnPackFlags: Int? = null,
+        val xnnPackWeightCachePath: String? = null
+    )
+
     class Options constructor(internal val accelerators: Set<Accelerator>) {
         constructor(vararg accelerators: Accelerator) : this(setOf(*accelerators))
+
+        var cpuOptions: CpuOptions? = null
 
         companion object {
             val CPU = Options(Accelerator.CPU)
@@ -59,6 +68,9 @@ class CompiledModel private constructor(private val path: String) : JniHandle() 
     }
 
     companion object {
-        fun create(filePath: String, options: Options = Options.CPU): CompiledModel = CompiledModel(filePath)
+        fun create(filePath: String, options: Options = Options.CPU): CompiledModel {
+            options.cpuOptions?.xnnPackWeightCachePath?.let { File(it).writeText("packed") }
+            return CompiledModel(filePath)
+        }
     }
 }

@@ -21,7 +21,14 @@ class Spec(
         shape.mapIndexed { axis, size -> size ?: sizes.getValue(axes[axis]!!) }
 }
 
-class Signature(val name: String, val file: File, val inputs: List<Spec>, val outputs: List<Spec>) {
+/** `sha256` is that of the file. */
+class Signature(
+    val name: String,
+    val file: File,
+    val inputs: List<Spec>,
+    val outputs: List<Spec>,
+    val sha256: String
+) {
     /** The tensors of the cache: what a step takes and gives back under one name. */
     val cache: List<Spec> = inputs.filter { input -> outputs.any { it.name == input.name } }
 }
@@ -40,7 +47,9 @@ class Bundle(private val folder: File, format: String) {
         val record = manifest.getJSONObject("signatures").getJSONObject(name)
         val names = artifact.optJSONObject("names")?.optJSONObject(name)
         val (inputs, outputs) = listOf("inputs", "outputs").map { specs(record.getJSONArray(it), names?.optJSONObject(it)) }
-        return Signature(name, File(folder, files.getString(name)), inputs, outputs)
+        val path = files.getString(name)
+        val sha256 = manifest.getJSONObject("files").getJSONObject(path).getString("sha256")
+        return Signature(name, File(folder, path), inputs, outputs, sha256)
     }
 
     fun tokenizer() = BytePair(File(folder, manifest.getJSONObject("tokenizer").getString("path")))

@@ -11,8 +11,27 @@ val CPU = listOf(Accelerator.CPU)
 /** LiteRT runs on the CPU what the GPU does not take. */
 val GPU = listOf(Accelerator.GPU, Accelerator.CPU)
 
-private fun open(file: File, accelerators: List<Accelerator>): CompiledModel =
-    CompiledModel.create(file.path, CompiledModel.Options(*accelerators.toTypedArray()))
+/**
+ * Opens a file. On the CPU, its weights are packed once, into a file beside it, which is mapped from then on. It is renamed
+ * when it is complete, so that an app that ends early leaves no part of it.
+ */
+private fun open(signature: Signature, accelerators: List<Accelerator>): CompiledModel {
+    if (accelerators != CPU) return open(signature.file, accelerators, null)
+    val weights = File(signature.file.parentFile, "${signature.sha256.take(32)}.xnnpack")
+    if (!weights.exists()) {
+        val partial = File("${weights.path}.partial")
+        partial.delete()
+        open(signature.file, accelerators, partial).close()
+        partial.renameTo(weights)
+    }
+    return open(signature.file, accelerators, weights)
+}
+
+private fun open(file: File, accelerators: List<Accelerator>, weights: File?): CompiledModel {
+    val options = CompiledModel.Options(*accelerators.toTypedArray())
+    if (weights != null) options.cpuOptions = CompiledModel.CpuOptions(xnnPackWeightCachePath = weights.path)
+    return CompiledModel.create(file.path, options)
+}
 
 /** One signature with its buffers, by the names of the manifest. */
 private class LiteRtSignature(private val model: CompiledModel, val signature: Signature) : AutoCloseable {
@@ -38,7 +57,7 @@ private class LiteRtSignature(private val model: CompiledModel, val signature: S
 class LiteRtClassifier(private val bundle: Bundle, accelerators: List<Accelerator> = CPU) : AutoCloseable {
     // A signature of fixed shapes where the bundle has one, from `export(..., options=ExportOptions(static={"batch": 1}))`.
     private val signature = bundle.signature(if (bundle.has("serve_1")) "serve_1" else "serve")
-    private val model = open(signature.file, accelerators)
+    private val model = open(signature, accelerators)
     private val runner = LiteRtSignature(model, signature)
     private val input = signature.inputs.single()
 
@@ -61,10 +80,13 @@ class LiteRtClassifier(private val bundle: Bundle, accelerators: List<Accelerato
 /** The signatures of fixed shapes: `prefill_32`, `prefill_128`, ... read prompts, and `decode_1` one token. */
 class LiteRtDecoder(private val bundle: Bundle, accelerators: List<Accelerator> = CPU) : Decoder {
     private val signature = bundle.signature("decode_1")
-    private val model = open(signature.file, accelerators)
+    private val model = open(signature, accelerators)
     private val step = LiteRtSignature(model, signature)
-    private val sizes =
-        bundle.signatures.mapNotNull { Regex("prefill_(\\d+)").matchEntire(it)?.groupValues?.get(1)?.toInt() }.sorted()
+    private val sizes = sizesOf("prefill")
+    private val chunk = sizesOf("extend").firstOrNull() ?: Int.MAX_VALUE
+
+    private fun sizesOf(kind: String) =
+        bundle.signatures.mapNotNull { Regex("${kind}_(\\d+)").matchEntire(it)?.groupValues?.get(1)?.toInt() }.sorted()
 
     override val mostSlots: Int
         get() {
@@ -85,7 +107,10 @@ class LiteRtDecoder(private val bundle: Bundle, accelerators: List<Accelerator> 
         }
     }
 
-    /** Reads as much as the smallest signature that holds the prompt, or the largest, takes; further tokens one by one. */
+    /**
+     * Reads as much as the smallest signature that holds the prompt, or the largest, takes; further tokens in chunks and one
+     * by one.
+     */
     override fun prefill(ids: List<Int>): FloatArray {
         val size = sizes.firstOrNull { it >= ids.size } ?: sizes.lastOrNull() ?: 0
         val first = minOf(size, ids.size)
@@ -96,8 +121,17 @@ class LiteRtDecoder(private val bundle: Bundle, accelerators: List<Accelerator> 
                 logits = read(reader, "lengths", first)
             }
         }
-        for (index in first until ids.size) logits = decode(ids[index], index)
-        return logits
+        var index = first
+        while (ids.size - index >= chunk) {
+            LiteRtSignature(model, bundle.signature("extend_$chunk")).use { reader ->
+                reader.inputs.getValue("token_ids").writeInt(ids.subList(index, index + chunk).toIntArray())
+                logits = read(reader, "cache_index", index)
+            }
+            index += chunk
+        }
+        while (index < ids.size) logits = decode(ids[index], index++)
+        // A chunk has the logits after each of its tokens.
+        return logits.copyOfRange(logits.size - signature.outputs.first { it.name == "logits" }.shape().last(), logits.size)
     }
 
     override fun decode(id: Int, index: Int): FloatArray {
