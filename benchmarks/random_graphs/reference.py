@@ -42,8 +42,8 @@ _COORDINATES = re.compile(r"image|Resiz")
 _OF_COORDINATES = 16
 # LiteRT's sines are none of larger numbers, whose last digit is a share of a period.
 _WAVES, _LARGEST_ANGLE = re.compile(r"\b(sin|cos|tan)\b"), 1e7
-# What underflows: a product of many small numbers is 0, or next to it.
-_UNDERFLOWS = re.compile(r"prod|exp|pow|square")
+# What underflows: a product of many small numbers is 0, or next to it, and so is what tends to 0 as an exponential does.
+_UNDERFLOWS = re.compile(r"prod|exp|pow|square|soft|sigmoid|silu|swish|gelu|mish")
 # What selects other numbers in place of NaN.
 _CHOICES = re.compile(r"where|nan|finite|Masking")
 

@@ -52,6 +52,22 @@ def test_what_is_no_float_tells_nan_from_numbers(name):
     ]
 
 
+def test_depthwise_kernels_that_are_filled_up_spread_nan():
+    """LiteRT has loops for kernels of 3, 4, 9 and 25 weights, and for larger ones."""
+
+    def named(*kernel):
+        weights = np.ones((*kernel, 2, 1), "float32")
+
+        def function(x):
+            return tf.nn.depthwise_conv2d(x, weights, [1, 1, 1, 1], "SAME") > 0
+
+        return lines_of(function, np.ones((1, 8, 8, 2), "float32"))
+
+    filled = "differs from Keras for NaN in 'input_0': DepthwiseConv2dNative of layer 'my_layer'"
+    assert [named(*each) for each in ((1, 1), (2, 3), (1, 5), (3, 4))] == [[filled]] * 4
+    assert [named(*each) for each in ((1, 3), (2, 2), (3, 3), (5, 5), (5, 6))] == [[]] * 5
+
+
 SILENT = {
     "numbers that are integers": (lambda x: tf.where(x > 0, tf.exp(tf.cast(x, tf.float32)), 1.0), ROWS.astype("int32")),
     "NaN is replaced before": (lambda x: tf.exp(tf.where(tf.math.is_nan(x), 0.0, x)), ROWS),

@@ -10,6 +10,7 @@ from onnxscript import version_converter
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.naming import name_parts
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.empty import allow_empty
 from keras_transformer.export.onnx.passes.shapes.sizes import replace_sizes
 from keras_transformer.export.onnx.passes.simplify import simplify
 from keras_transformer.export.onnx.rewrites import rule_sets
@@ -49,5 +50,7 @@ def _rewrite(model: ir.Model, options: OnnxOptions) -> None:
         common.RemoveUnusedNodesPass()(model)
         if not count + sum(rules.apply(model) for rules in found):
             break
+        simplify(model)
+    if allow_empty(model.graph, dims):
         simplify(model)
     common.RemoveUnusedOpsetsPass()(model)
