@@ -104,6 +104,10 @@ POLES = np.array(
 )
 case("Tan", lambda x: tf.tan(x), POLES, name="near poles")
 case("Tan", lambda x: tf.tan(x), np.array([8191.5, -8193.5, 99999.0, 1e6], "float32"), name="of many turns", bound=2e-5)
+# A root, or a logarithm, of a negative number is NaN, and so is what follows from it.
+for name, function in (("Cosh", tf.cosh), ("Exp", tf.exp), ("Expm1", tf.math.expm1), ("Selu", tf.nn.selu)):
+    case(name, lambda x, of=function: of(tf.sqrt(x) * 0.5), ROWS, name="of a root")
+    case(name, lambda x, of=function: of(tf.reduce_sum(tf.math.log(x), -1)), ROWS, name="of logarithms")
 case("Sigmoid", lambda x: tf.math.log(tf.sigmoid(x)), -40 * POSITIVE / POSITIVE.max(), name="logarithm")
 case("Sigmoid", lambda x, y: y / tf.sigmoid(x), 80 * SMALL, SMALL, name="divisor")
 for mode in ("reflect", "symmetric"):
@@ -277,9 +281,15 @@ case(
     name="binary",
 )
 case("InTopKV2", lambda x, y: tf.math.in_top_k(y, x, 2), ROWS, np.array([1, 7, 3], "int32"))
+UNSORTED = np.random.default_rng(1).integers(-3, 4, (40, 5))
 for name, side in (("LowerBound", "left"), ("UpperBound", "right")):
     case(name, lambda x, y, side=side: tf.searchsorted(x, y, side), np.sort(np.round(ROWS), 1), np.round(OTHERS))
     case(name, lambda x, y, side=side: tf.searchsorted(x, y, side, tf.int64), np.sort(WHOLE, 1), DIVISORS, name="int64")
+    for dtype, count in (("float32", 5), ("int64", 4), ("int32", 1)):
+        rows, values = UNSORTED[:, :count].astype(dtype), UNSORTED[::-1, :4].astype(dtype)
+        shapes = ((None, count), (None, None))
+        search = functools.partial(tf.searchsorted, side=side)
+        case(name, lambda x, y, of=search: of(x, y), rows, values, name=f"not sorted {dtype}", shapes=shapes)
 for reverse in (False, True):
     case(
         "NthElement",
@@ -637,6 +647,13 @@ for array in (MATRICES, IMAGES[:, :6], VOLUMES[:, :6]):
         shapes=((None, array.shape[-1] if array.ndim > 3 else 3, *[None] * (array.ndim - 2)),),
     )
 case("Conv3D", lambda x: tf.nn.conv3d(x, KERNEL[None], [1] * 5, "VALID"), IMAGES[None], shapes=((None, 2, 9, 8, 3),))
+case(
+    "Conv3D",
+    lambda x: keras.ops.conv(x, GROUPED[None], 1, "same"),
+    IMAGES[None],
+    name="groups",
+    shapes=((None, 2, 9, 8, 3),),
+)
 case(
     "FusedBatchNormV3",
     lambda x: RAW.FusedBatchNormV3(

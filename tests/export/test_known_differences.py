@@ -40,6 +40,11 @@ TOLD = {
     "a comparison of it": (lambda x: tf.exp(x) < 0.5, "tflite", "Exp"),
     "its place among others": (lambda x: tf.argsort(x), "onnx", "TopKV2"),
     "a byte of it": (lambda x: tf.cast(tf.clip_by_value(x, 0.0, 255.0), tf.uint8), "tflite", "Cast"),
+    "the mean of a part of a volume": (
+        lambda x: tf.nn.avg_pool3d(x[None, None, ..., None], 2, 1, "SAME") > 0,
+        "tflite",
+        "AvgPool3D",
+    ),
     "pixels around it": (lambda x: tf.image.resize(x[None, ..., None], [4, 4], "area") > 0, "onnx", "ResizeArea"),
 }
 

@@ -314,7 +314,10 @@ OPERATIONS = (
         reads_weight=1,
     ),
     Operation(
-        "Conv3D", {SAVED_MODEL: _GROUPS, TFLITE: _LAST, ONNX: _PADDED}, rounds=True, sum_length=_of_convolution
+        "Conv3D",
+        {SAVED_MODEL: _GROUPS, TFLITE: (_LAST, _GROUPS), ONNX: (_PADDED, _GROUPS)},
+        rounds=True,
+        sum_length=_of_convolution,
     ),
     Operation(
         "Conv2DBackpropInput",
