@@ -359,6 +359,28 @@ case(
     MATRICES[0, :2, :4],
     shapes=((2, 4),),
 )
+
+
+def _gradient_of_slice(take):
+    """The gradient of a slice of a tensor of any size."""
+
+    def function(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total = tf.reduce_sum(tf.square(take(x)))
+        return tape.gradient(total, x)
+
+    return function
+
+
+for name, take in {
+    "a row": lambda x: x[:, 1],
+    "the last column": lambda x: x[..., -1],
+    "all but some": lambda x: x[:, 1:-1, :2],
+    "a new axis": lambda x: x[None, ..., None, 2:],
+    "more than there are": lambda x: x[1:9, :99],
+}.items():
+    case("StridedSliceGrad", _gradient_of_slice(take), MATRICES, name=name)
 case("Roll", lambda x: tf.roll(x, [1, -2], [0, 2]), MATRICES)
 case("Roll", lambda x: tf.roll(x, [5, -9, 13], [0, 1, 2]), MATRICES, name="by more than there are")
 case("Roll", lambda x: tf.roll(x, [1, -4, 0], [-1, -2, 0]), MATRICES, name="along the last axes, and not at all")
