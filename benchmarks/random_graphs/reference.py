@@ -224,6 +224,8 @@ def _noise(random):
         absolute += _ABSOLUTE if _BOUNDED.search(text) else 0
         factor = 1 + _UNITS * _ULP * random.uniform(-1, 1, array.shape)
         moved = array * factor + absolute * random.uniform(-1, 1, array.shape)
+        if absolute:  # What is smaller than a result is exact to may be 0, by which nothing is divided.
+            moved = np.where(np.abs(array) < absolute, moved * random.choice([0, 1], array.shape), moved)
         if _UNDERFLOWS.search(text):  # Runtimes may have no denormal numbers, or others in a different order.
             least = _LEAST * random.choice([0, 1], array.shape) * random.uniform(-1, 1, array.shape)
             moved = np.where(np.abs(array) < _LEAST, least, moved)

@@ -115,6 +115,26 @@ def test_a_jump_is_no_fault_where_noise_crosses_it():
         assert (found is not None) is is_fault
 
 
+def test_what_may_be_zero_may_divide():
+    """Runtimes return 0 for what underflows, and for what is smaller than a bounded function is exact to."""
+    x = np.array([[-90.0, 0, 0, 0]], "float32")
+    for text, value in (
+        ("ops.softmax({0})", x),
+        ("ops.sigmoid({0})", x / 3),
+        ("ops.sqrt(ops.abs({0}))", x * 0 + 1e-20),
+    ):
+        nodes = (graph.Node("c", text, ("x",)), graph.Node("d", "1.0 / {0}", ("c",)))
+        program = graph.Program(graph.Graph((X,), nodes, ("d",)), 0)
+        compared = reference.Reference(program, [("normal", {"x": value})])
+        exact = program.outputs({"x": value})["d"]
+        wrong = exact.copy()
+        wrong[0, 0] = np.inf
+        is_fault = compared.difference(lambda _, found=wrong: {"d": found}) is not None
+        assert is_fault is text.startswith("ops.sqrt")
+        found = compared.difference(lambda _, found=exact: {"d": found * np.float32([1, 1.01, 1, 1])})
+        assert found.kind == reference.WRONG
+
+
 def test_what_a_report_says_is_told_apart():
     node = graph.Node("d", "ops.where(ops.isnan({0}), 1.0, {0})", ("x",))
     program = graph.Program(graph.Graph((X,), (node,), ("d",)), 0)

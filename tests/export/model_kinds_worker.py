@@ -218,6 +218,7 @@ def of_groups():
         layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(6, 3, groups=2, use_bias=False)(image))),
         layers.Conv2D(6, 3, strides=2, padding="same", **options)(image),
         layers.Conv3D(6, 2, **options)(volume),
+        layers.Conv3D(4, 2, data_format="channels_first")(volume),
     ]
     return keras.Model([row, image, volume], found), [[normal(2, *[6] * rank, 4) for rank in (1, 2, 3)]], {}
 

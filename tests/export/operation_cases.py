@@ -382,6 +382,8 @@ for name, take in {
 }.items():
     case("StridedSliceGrad", _gradient_of_slice(take), MATRICES, name=name)
 case("Roll", lambda x: tf.roll(x, [1, -2], [0, 2]), MATRICES)
+case("Tile", lambda x: 2 * tf.tile(x, [1, 3, 1]) + 1, MATRICES, name="product")
+case("Tile", lambda x: tf.tile(x, [2, 1, 2]) + tf.concat([x, x], 2)[:1], MATRICES, name="sum of pairs")
 case("Roll", lambda x: tf.roll(x, [5, -9, 13], [0, 1, 2]), MATRICES, name="by more than there are")
 case("Roll", lambda x: tf.roll(x, [1, -4, 0], [-1, -2, 0]), MATRICES, name="along the last axes, and not at all")
 case("Squeeze", lambda x: tf.squeeze(tf.transpose(x, [0, 2, 1]), [1]), MATRICES[..., :1])

@@ -13,6 +13,8 @@ from keras_transformer.export.operations.operation import TFLITE, Decomposed, Op
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
+# Of a concatenation.
+_MOST_COPIES = 64
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
@@ -144,6 +146,22 @@ def _has_known_roll(node: Node) -> bool:
     return node.value(1) is not None and node.value(2) is not None
 
 
+def tiled(x: Tensor, multiples: Tensor) -> Tensor:
+    """A concatenation of copies. The converter forgets a `Tile` where the sizes of its operand and its result are dynamic."""
+    for axis, count in enumerate(np.asarray(tf.get_static_value(multiples)).tolist()):
+        x = tf.concat([x] * count, axis) if count > 1 else x
+    return x
+
+
+def _has_dynamic_tiles(node: Node) -> bool:
+    """Whether an axis of a dynamic size is repeated a few times."""
+    sizes, counts = node.part.spec(node.inputs[0]).shape, node.value(1)
+    if counts is None or sizes.rank is None or not (counts > 0).all():
+        return False
+    repeated = [count for size, count in zip(sizes, counts.tolist(), strict=True) if size is None and count > 1]
+    return bool(repeated) and max(counts.tolist()) <= _MOST_COPIES
+
+
 def mirrored_booleans(x: Tensor, paddings: Tensor, *, mode: str) -> Tensor:
     return tf.cast(tf.raw_ops.MirrorPad(input=tf.cast(x, tf.int32), paddings=paddings, mode=mode), tf.bool)
 
@@ -199,6 +217,7 @@ OPERATIONS = (
     Operation("Squeeze", {TFLITE: Decomposed(squeezed_by_sum, ("squeeze_dims",), _is_squeezed_transposition)}),
     Operation("StridedSlice", {TFLITE: (Decomposed(slice_then_new_axes, _MASKS, _has_new_axes), _EMPTY_SLICE)}),
     Operation("StridedSliceGrad", in_both(_SLICE_GRADIENT)),
+    Operation("Tile", {TFLITE: Decomposed(tiled, when=_has_dynamic_tiles)}),
     Operation("Transpose", moves_weight=True),
     Operation("Unpack", {TFLITE: _UNPACKED}),
 )

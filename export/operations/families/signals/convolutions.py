@@ -269,6 +269,10 @@ def _has_groups(node: Node) -> bool:
     return known and given[axis] != kernel[-2]
 
 
+def _has_groups_of_first_channels(node: Node) -> bool:
+    return _has_first_channels(node) and _has_groups(node)
+
+
 def _has_fused_groups(node: Node) -> bool:
     """Whether what reads a convolution of groups may become a part of it."""
     return _has_groups(node) and any(each != "EnsureShape" for each in node.readers)
@@ -299,6 +303,7 @@ _SIGNALS = Decomposed(convolution_of_last_channels, _OPTIONS, _is_of_signals)
 _OF_COMPUTED_SIZES = Decomposed(transposed_convolution_of_last_channels, _OPTIONS, _has_computed_sizes)
 _LAST_TRANSPOSED = Decomposed(transposed_convolution_of_last_channels, _OPTIONS, _has_first_channels)
 _UNFUSED = Decomposed(unfused_convolution, (*_OPTIONS, "explicit_paddings", "data_format"), _has_fused_groups)
+_LAST_GROUPS = Decomposed(convolution_of_last_channels, _OPTIONS, _has_groups_of_first_channels)
 _GROUPS = Decomposed(convolution_of_groups, (*_OPTIONS, "data_format"), _has_groups)
 _DILATED = Decomposed(dilated_convolution, when=_is_dilated, operands=_dilated)
 _SPREAD = Decomposed(transposed_convolution, (*_OPTIONS, "data_format"), _has_steps_within)
@@ -308,14 +313,14 @@ OPERATIONS = (
     Operation("BatchToSpaceND", {TFLITE: _DILATED}),
     Operation(
         "Conv2D",
-        {SAVED_MODEL: _UNFUSED, TFLITE: _SIGNALS, ONNX: _PADDED},
+        {SAVED_MODEL: (_LAST_GROUPS, _UNFUSED), TFLITE: _SIGNALS, ONNX: _PADDED},
         rounds=True,
         sum_length=_of_convolution,
         reads_weight=1,
     ),
     Operation(
         "Conv3D",
-        {SAVED_MODEL: _GROUPS, TFLITE: (_LAST, _GROUPS), ONNX: (_PADDED, _GROUPS)},
+        {SAVED_MODEL: (_LAST, _GROUPS), TFLITE: (_LAST, _GROUPS), ONNX: (_PADDED, _GROUPS)},
         rounds=True,
         sum_length=_of_convolution,
     ),
