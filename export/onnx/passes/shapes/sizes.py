@@ -1,7 +1,6 @@
 """A pass that computes sizes from the shapes of graph inputs instead of those of intermediate values."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -9,6 +8,7 @@ from onnx_ir import tape as ir_tape
 
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import INTEGERS, constant
+from keras_transformer.export.onnx.passes.shapes.symbolic import Size
 
 _PLAIN = ("Concat", "Squeeze", "Unsqueeze", "Cast")
 
@@ -57,7 +57,7 @@ def _replace(graph, node, dims, known):
     return 1
 
 
-def vector_of(tape: ir_tape.Tape, sizes: Sequence[Any], dims: Dims, known: dict[str, ir.Value]) -> ir.Value:
+def vector_of(tape: ir_tape.Tape, sizes: Sequence[Size | None], dims: Dims, known: dict[str, ir.Value]) -> ir.Value:
     """Returns an integer vector with these sizes: numbers, sizes of graph inputs, and computed ones.
 
     Args:

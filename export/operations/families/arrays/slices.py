@@ -147,7 +147,7 @@ def _has_known_roll(node: Node) -> bool:
 
 
 def tiled(x: Tensor, multiples: Tensor) -> Tensor:
-    """A concatenation of copies. The converter forgets a `Tile` where the sizes of its operand and its result are dynamic."""
+    """A concatenation of copies. The converter forgets a `Tile` where the size of its operand is dynamic."""
     for axis, count in enumerate(np.asarray(tf.get_static_value(multiples)).tolist()):
         x = tf.concat([x] * count, axis) if count > 1 else x
     return x
