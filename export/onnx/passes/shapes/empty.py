@@ -31,7 +31,8 @@ def allow_empty(graph: ir.Graph, dims: Dims) -> int:
 
 def _allow(node: ir.Node, dims: Dims) -> bool:
     target, sizes = node.inputs[1], sizes_of(node.outputs[0])
-    if target is None or constant(target) is not None or node.attributes.get_int("allowzero", 0):
+    is_allowed = node.attributes.get_int("allowzero", 0) == 1
+    if is_allowed or target is None or constant(target) is not None:
         return False
     if sizes is not None and _are_read(sizes, dims):
         tape = ir_tape.Tape()
