@@ -57,7 +57,7 @@ def _replace(graph, node, dims, known):
     return 1
 
 
-def vector_of(tape: ir_tape.Tape, sizes: Sequence[Size | None], dims: Dims, known: dict[str, ir.Value]) -> ir.Value:
+def vector_of(tape: ir_tape.Tape, sizes: Sequence[Size], dims: Dims, known: dict[str, ir.Value]) -> ir.Value:
     """Returns an integer vector with these sizes: numbers, sizes of graph inputs, and computed ones.
 
     Args:

@@ -81,8 +81,8 @@ def _range(
     if position is None:
         return 0, length
     bit = 1 << position
-    start = 0 if masks["begin_mask"] & bit else int(begin[position])
-    start = _smaller(start + length if start < 0 else start, length)
+    first = 0 if masks["begin_mask"] & bit else int(begin[position])
+    start = _smaller(first + length if first < 0 else first, length)
     if masks["shrink_axis_mask"] & bit:
         return start, start + 1
     if masks["end_mask"] & bit:
