@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import warnings
 from collections.abc import Mapping, Sequence
@@ -66,6 +67,8 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         ConversionError: the converter fails, the file is invalid, or weights that are not Keras variables exceed 2 GB.
     """
     options = spec.onnx or OnnxOptions()
+    if spec.target is not None:  # Accelerators have few of the contrib operators.
+        options = dataclasses.replace(options, contrib_ops=False)
     if not spec.variables and traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
         raise ConversionError(ONNX, f"the weights are {size:.1f} GB, and the spec does not name its variables")

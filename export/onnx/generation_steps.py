@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.bundle.file_names import file_names
-from keras_transformer.export.onnx.runtime import onnx_session
+from keras_transformer.export.onnx.runtime import onnx_session, written_in_place
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.utils.types import ArrayLike, Cache
 
@@ -78,8 +78,7 @@ class OnnxSteps(RuntimeSteps):
         self._lock = threading.Lock()
         _, manifest, backend, _ = arguments
         self._labels = functools.cache(functools.partial(file_names, manifest, backend))
-        # A state of fixed size has other readers than the node that writes it, which therefore needs its own memory.
-        self._in_place = {spec.name for spec in self._specs("decode")[0] if "cache_length" in spec.axes}
+        self._in_place = written_in_place(self._specs("decode")[0])
         self._has_decode_token = "decode_token" in manifest.artifact(backend).signatures
 
     def open_first(self) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keras_transformer.export.bundle.file_names import file_names
+from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.onnx.weights.external_data import check_external_data
 from keras_transformer.export.runtime.libraries import ONNX, ONNX_RUNTIME
@@ -70,14 +72,45 @@ def _flags() -> frozenset[str]:
         return frozenset()
 
 
+def written_in_place(inputs: Iterable[ArraySpec]) -> set[str]:
+    """The inputs of a step that its outputs of the same name overwrite: those that have a slot for each token.
+
+    A state of fixed size has other readers than the node that writes it, which therefore needs its own memory.
+    """
+    return {each.name for each in inputs if "cache_length" in each.axes}
+
+
 class OnnxRuntime:
-    """One signature in ONNX Runtime, under the names of the file; see `Runtime`."""
+    """One signature in ONNX Runtime, under the names of the file; see `Runtime`.
+
+    Caches are written in place, as by the steps of a language model: operators may leave what is behind the last filled
+    slot of a new cache undefined.
+    """
 
     def __init__(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> None:
         path = manifest.path(directory, ONNX, signature)
         self._session = onnx_session(str(path), num_threads)
         self._outputs = [each.name for each in self._session.get_outputs()]
+        (inputs, outputs), names = manifest.signature(signature), file_names(manifest, ONNX, signature)
+        caches = written_in_place(inputs) & {each.name for each in outputs}
+        self._caches = {names.outputs[name]: names.inputs[name] for name in sorted(caches)}
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results: list[np.ndarray] = self._session.run(None, arrays)
+        results: list[np.ndarray] = self._bound(arrays) if self._caches else self._session.run(None, arrays)
         return dict(zip(self._outputs, results, strict=True))
+
+    def _bound(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        from onnxruntime import OrtValue
+
+        # Values share the memory of their arrays, which are not to change.
+        values = {name: OrtValue.ortvalue_from_numpy(np.array(array, order="C")) for name, array in arrays.items()}
+        binding = self._session.io_binding()
+        for name, value in values.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self._outputs:
+            if name in self._caches:
+                binding.bind_ortvalue_output(name, values[self._caches[name]])
+            else:
+                binding.bind_output(name)
+        self._session.run_with_iobinding(binding)
+        return [each.numpy().copy() for each in binding.get_outputs()]  # Their memory is the binding's.

@@ -107,8 +107,8 @@ def _name_nodes(graph, weights, taken):
 
 
 def _layer_of(node: ir.Node, weights: set[str]) -> str | None:
-    """The path of the layer whose weight a node reads; for an `Attention`, of the layer that contains its projections."""
-    if node.op_type == "Attention":
+    """The path of the layer whose weight a node reads; for an attention, of the layer that contains its projections."""
+    if node.op_type in ("Attention", "GroupQueryAttention"):
         projection = _projection(node.inputs[0], weights, 8)
         return None if projection is None or "/" not in projection else projection.rsplit("/", 1)[0]
     for value in node.inputs:

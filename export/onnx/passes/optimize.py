@@ -41,14 +41,15 @@ def _rewrite(model: ir.Model, options: OnnxOptions) -> None:
         version_converter.convert_version(model, options.target, fallback=False)
     simplify(model)
     dims = Dims()
-    found = rule_sets(dims, options)
+    rules, last_rules = rule_sets(dims, options)
     for _ in range(_ROUNDS):
         common.ShapeInferencePass()(model)
         dims.infer(model.graph)
         count = replace_sizes(model.graph, dims)
         # Unused readers of sizes would prevent rules, whose intermediate values may have no other consumers.
         common.RemoveUnusedNodesPass()(model)
-        if not count + sum(rules.apply(model) for rules in found):
+        count += sum(each.apply(model) for each in rules)
+        if not count and not sum(each.apply(model) for each in last_rules):
             break
         simplify(model)
     if allow_empty(model.graph, dims):

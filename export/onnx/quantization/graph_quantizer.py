@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -21,6 +21,7 @@ from keras_transformer.export.onnx.graph import (
 from keras_transformer.export.onnx.quantization.calibrate import FUNCTIONS
 from keras_transformer.export.onnx.quantization.integer_products import Layout, Products
 from keras_transformer.export.onnx.quantization.integer_tables import Top, look_up
+from keras_transformer.export.onnx.quantization.joined_products import Joiner
 from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.mode import SMALL
@@ -35,6 +36,19 @@ def is_candidate(array: AnyArray, least: int = SMALL) -> bool:
     return array.dtype == np.float32 and array.ndim > 1 and array.size >= least
 
 
+class Role(NamedTuple):
+    """What a graph is in its bundle.
+
+    `is_step` is whether it is one of a decoder, and `is_single` whether it reads one token of each row. The `layout` is that
+    of the weights in 8 bits, and `matrices` are the names of its values of rank 2 where that is known.
+    """
+
+    is_step: bool
+    is_single: bool
+    layout: Layout
+    matrices: frozenset[str] = frozenset()
+
+
 class GraphQuantizer:
     """Quantizes one graph in place.
 
@@ -43,7 +57,7 @@ class GraphQuantizer:
         weights: `QuantizedWeights` of its initializers.
         quantization: `Quantization`.
         groups: names of the weights that stay float, and of the tied ones.
-        steps: whether this file is one of a decoder, and the `Layout` of the weights in 8 bits.
+        role: `Role` of the graph in its bundle.
         contrib_ops: bool, as for `quantize_files`.
         ranges: as for `quantize_files`.
     """
@@ -54,15 +68,17 @@ class GraphQuantizer:
         weights: QuantizedWeights,
         quantization: Quantization,
         groups: tuple[set[str], set[str]],
-        steps: tuple[bool, Layout],
+        role: Role,
         contrib_ops: bool,
         ranges: dict[str, tuple[float, float]] | None,
     ) -> None:
         self.model, self.graph, self.weights, self.quantization = model, model.graph, weights, quantization
         kept, self.tied = groups
-        self.is_step, layout = steps
+        self.role = role
         self.top: Top = {}
-        self.products = Products(self.weights, quantization, self.top, contrib_ops, ranges or {}, layout)
+        self.products = Products(
+            self.weights, quantization, self.top, contrib_ops, ranges or {}, role.layout, role.matrices
+        )
         names = [name for name in self.graph.initializers if is_candidate(weights.array(name))]
         self.candidates = {name for name in names if name not in kept}
         self.convolved: set[str] = set()
@@ -73,10 +89,12 @@ class GraphQuantizer:
             self._store_in_float16()
         else:
             for number, graph in reversed(list(enumerate(all_graphs(self.graph)))):
-                self.products.enter_graph(self.is_step or number > 0)
+                self.products.enter_graph(self.role.is_step or number > 0)
                 self._rewrite(graph)
             if self.quantization.mode not in KEPT:
                 self._store_the_rest_in_8_bits()
+            if self.role.is_step:
+                Joiner(self.graph, self.top).run(self.role.is_single)
         put_first(self.graph, self.top.values())
         drop_unread_constants(self.graph)
         import_contrib(self.model)

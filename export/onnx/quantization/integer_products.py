@@ -9,7 +9,7 @@ that decoders alone read have one for each block.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +49,7 @@ class Products:
         contrib_ops: bool. Whether contrib operators of ONNX Runtime may be used.
         ranges: for "int8_static": dict of tensor name to its least and largest value.
         layout: `Layout` of the weights in 8 bits.
+        matrices: names of the values of rank 2.
     """
 
     def __init__(
@@ -59,9 +60,10 @@ class Products:
         contrib_ops: bool,
         ranges: dict[str, tuple[float, float]],
         layout: Layout,
+        matrices: Collection[str] = (),
     ) -> None:
         self._weights, self._quantization, self._top = weights, quantization, top
-        self._contrib_ops, self._ranges, self._layout = contrib_ops, ranges, layout
+        self._contrib_ops, self._ranges, self._layout, self._matrices = contrib_ops, ranges, layout, matrices
         self._shared: dict[Any, Any] = {}
         self._is_decoder = False
 
@@ -207,7 +209,10 @@ class Products:
         product = make.into(name, "MatMulNBits", x, blocks.codes, scale, domain=CONTRIB, **options)
         if offset is None:
             return product
-        return make.into(result, "Add", product, make("MatMul", self._sums(make, x, blocks), offset))
+        sums = self._sums(make, x, blocks)
+        if name_of(x) in self._matrices:
+            return make.into(result, "Gemm", sums, offset, product)
+        return make.into(result, "Add", product, make("MatMul", sums, offset))
 
     def _sums(self, make: NodeMaker, x: ir.Value, blocks: Blocks) -> ir.Value:
         """The sum of the activations of each block, which the offset of the block multiplies."""

@@ -21,6 +21,7 @@ _KINDS: dict[str, Callable[[list[_Shape], _Shape], int]] = {
     "Conv": lambda inputs, result: math.prod(result) * math.prod(inputs[1][1:]),
     "ConvTranspose": lambda inputs, result: math.prod(inputs[0]) * math.prod(inputs[1][1:]),
     "Attention": lambda inputs, result: 2 * math.prod(inputs[0]) * inputs[1][-2],
+    "GroupQueryAttention": lambda inputs, result: 2 * math.prod(result) * inputs[3][-2],
     **dict.fromkeys(
         ("MatMul", "Gemm", "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits"),
         lambda inputs, result: math.prod(result) * inputs[0][-1],

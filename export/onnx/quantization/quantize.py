@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.onnx.graph import all_nodes, name_of
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import matrices
 from keras_transformer.export.onnx.quantization.calibrate import ranges_of
-from keras_transformer.export.onnx.quantization.graph_quantizer import GraphQuantizer
+from keras_transformer.export.onnx.quantization.graph_quantizer import GraphQuantizer, Role
 from keras_transformer.export.onnx.quantization.integer_products import Layout
 from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
@@ -87,9 +88,11 @@ def quantize_files(
     results = GraphFiles(directory, len(models))
     done: dict[Any, Any] = {}
     for path, model in models.items():
-        groups, is_step = (kept, tied), (path in steps, layout)
+        # Sums of products of matrices have a kernel that those of higher rank have not.
+        flat = matrices(model) if path in steps else frozenset()
+        role = Role(path in steps, path == files.get("decode_token"), layout, flat)
         weights = make_weights(model.graph, quantization, tables, done, results.stored)
-        GraphQuantizer(model, weights, quantization, groups, is_step, contrib_ops, ranges).run()
+        GraphQuantizer(model, weights, quantization, (kept, tied), role, contrib_ops, ranges).run()
     results.save(models)
 
 

@@ -10,7 +10,7 @@ from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import sizes_of
 from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, is_float, node_of, scalar
 
-_LOWEST = -1e8  # A score plus this vanishes in the softmax.
+LOWEST = -1e8  # A score plus this vanishes in the softmax.
 
 
 class SelectAsBias(Rule):
@@ -20,7 +20,7 @@ class SelectAsBias(Rule):
         return op.Softmax(op.Add(op.Mul(shown, scores), hidden), _outputs=["weights"])
 
     def check(self, context: MatchContext, shown: ir.Value, hidden: ir.Value, **_: object) -> bool:
-        return _hides(hidden, shown, lambda number: number is not None and number <= _LOWEST)
+        return _hides(hidden, shown, lambda number: number is not None and number <= LOWEST)
 
     def rewrite(
         self, op: OperatorMaker, shown: ir.Value, scores: ir.Value, hidden: ir.Value, weights: ir.Value
@@ -74,7 +74,7 @@ class WeightsWhereShown(Rule):
         **_: object,
     ) -> bool:
         is_last = node_of(weights).attributes.get_int("axis", -1) in (-1, 3) and len(sizes_of(shown) or ()) == 4
-        lowest = _hides(hidden, shown, lambda number: number is not None and number <= _LOWEST)
+        lowest = _hides(hidden, shown, lambda number: number is not None and number <= LOWEST)
         return is_last and lowest and _hides(nothing, shown, lambda number: number == 0)
 
     def rewrite(

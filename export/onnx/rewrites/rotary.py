@@ -34,7 +34,7 @@ class RotaryEmbedding(Rule):
         return op.Concat(op.Neg(second), first, _outputs=["quarter"])
 
     def check(self, context: MatchContext, x: ir.Value, cos: ir.Value, sin: ir.Value, **found: Any) -> bool:
-        sizes, (angles, _) = sizes_of(x), _cos_sin_angles(cos, sin)
+        sizes, (angles, _) = sizes_of(x), cos_sin_angles(cos, sin)
         if not is_float(x) or sizes is None or len(sizes) != 4 or not all(isinstance(size, int) for size in sizes[2:]):
             return False
         (batch, length, _, width), (_, rates) = sizes, _parts(angles)
@@ -49,7 +49,7 @@ class RotaryEmbedding(Rule):
         return is_last and _bounds(first, width) == (0, width // 2) and _bounds(second, width) == (width // 2, width)
 
     def rewrite(self, op: OperatorMaker, x: ir.Value, cos: ir.Value, sin: ir.Value, **_: object) -> ir.Value:
-        return self.rotated(op, x, x, *_cos_sin_angles(cos, sin))
+        return self.rotated(op, x, x, *cos_sin_angles(cos, sin))
 
     def rotated(self, op: OperatorMaker, whole: ir.Value, x: ir.Value, angles: Any, factor: Any) -> ir.Value:
         """`whole` `(B, T, N, H)` with its first features rotated: those of x."""
@@ -126,14 +126,14 @@ class PartialRotaryEmbedding(RotaryEmbedding):
     def rewrite(
         self, op: OperatorMaker, whole: ir.Value, x: ir.Value, cos: ir.Value, sin: ir.Value, **_: object
     ) -> ir.Value:
-        return self.rotated(op, whole, x, *_cos_sin_angles(cos, sin))
+        return self.rotated(op, whole, x, *cos_sin_angles(cos, sin))
 
 
 class PartialRotaryEmbeddingOfPairs(PartialRotaryEmbedding, RotaryEmbeddingOfPairs):
     """The same for pairs."""
 
 
-def _cos_sin_angles(cos, sin):
+def cos_sin_angles(cos, sin):
     """The common angles of cosine and sine and the common factor, or two None."""
     (kind, angles, factor), (other_kind, other, other_factor) = _angle(cos), _angle(sin)
     is_pair = (kind, other_kind) == ("Cos", "Sin") and angles is other and factor == other_factor

@@ -6,6 +6,7 @@ The names that the quantizer gives to codes and scales do not matter, only how t
 from __future__ import annotations
 
 import hashlib
+import json
 import pathlib
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -18,6 +19,9 @@ from keras_transformer.export.onnx.graph import all_graphs, attributes_of, name_
 from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 
+# An entry of the metadata of a node that computes several products as one: JSON of the name of each to its channels.
+PARTS = "keras_transformer.parts"
+COLUMNS = "keras_transformer.Columns"
 _FLOATS = {ir.DataType.FLOAT: "float32", ir.DataType.FLOAT16: "float16"}
 _INTEGERS = {
     ir.DataType.INT8: "int8",
@@ -41,6 +45,7 @@ class ConstantReader:
         self.graph = read(path).graph
         self._named: dict[str, ir.Value] = {}
         self._known: set[ir.Value] = set()
+        parts: dict[str, ir.Value] = {}
         for graph in all_graphs(self.graph):
             self._named |= graph.initializers
             self._known |= {*graph.initializers.values()}
@@ -49,6 +54,8 @@ class ConstantReader:
                 dynamic = 1 if node.op_type in _MAY_BE_DYNAMIC else len(node.inputs)
                 if node.op_type in _OPERATORS and self._known.issuperset(node.inputs[:dynamic]):
                     self._known |= {*node.outputs}
+                parts |= _parts(node)
+        self._named |= parts  # In place of what cuts them apart in the graph.
 
     def find(self, name: str) -> ir.Value | None:
         """The value of a name, or None."""
@@ -99,6 +106,15 @@ class ConstantReader:
         """The numbers of `value`."""
         found = self.value(value)
         return None if found is None else found.values
+
+
+def _parts(node: ir.Node) -> dict[str, ir.Value]:
+    """The products that a node computes as one, by name: each a value as of a node that cuts its channels out."""
+    found, start = {}, 0
+    for name, width in json.loads(node.metadata_props.get(PARTS, "{}")).items():
+        cut = ir.node(COLUMNS, node.outputs[:1], {"bounds": [start, start + width]})
+        found[name], start = cut.outputs[0], start + width
+    return found
 
 
 def _identity(tensor: Any) -> Hashable:
@@ -207,6 +223,7 @@ _FOLLOWED = frozenset(
         "Cast",
         "QuantizeLinear",
         "Div",
+        COLUMNS,
     ]
 )
 # Operators of which only the first input must be constant: the indices of a lookup, and the shape of its result.

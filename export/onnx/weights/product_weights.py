@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from keras_transformer.export.data.weights import Dequantized, codes
 from keras_transformer.export.onnx.graph import attributes_of
-from keras_transformer.export.onnx.weights.dequantize import ConstantReader
+from keras_transformer.export.onnx.weights.dequantize import COLUMNS, ConstantReader
 
 
 def product_weight(reader: ConstantReader, value: ir.Value | None) -> Dequantized | None:
@@ -137,6 +137,23 @@ def _sum(reader: ConstantReader, node: ir.Node) -> Dequantized | None:
     return None
 
 
+def _sum_of_matrix(reader: ConstantReader, node: ir.Node) -> Dequantized | None:
+    """`Gemm`: a product plus a bias, or the sums of activations times the offsets of their blocks, plus a product."""
+    found = _floats(reader, node)
+    addend = product_weight(reader, node.inputs[2]) if len(node.inputs) > 2 else None
+    if addend is None or found is None:
+        return found
+    sums = product_weight(reader, node.inputs[0])
+    fits = sums is not None and (len(sums.values), found.values.shape[1]) == addend.values.shape
+    return addend.shifted(sums.values @ found.values) if sums is not None and fits else None
+
+
+def _columns(reader: ConstantReader, node: ir.Node) -> Dequantized | None:
+    """Some of the channels of products that are computed as one."""
+    found, (start, end) = product_weight(reader, node.inputs[0]), node.attributes.get_ints("bounds", (0, 0))
+    return found and found.map(lambda array: array[:, start:end])
+
+
 def _offsets(reader: ConstantReader, value: ir.Value | None) -> np.ndarray | None:
     """The matrix of a product of two constants with the same activations."""
     node, second = None if value is None else value.producer(), product_weight(reader, value)
@@ -148,7 +165,8 @@ def _offsets(reader: ConstantReader, value: ir.Value | None) -> np.ndarray | Non
 
 _PRODUCTS = {
     "MatMul": _floats,
-    "Gemm": _floats,
+    "Gemm": _sum_of_matrix,
+    COLUMNS: _columns,
     "MatMulNBits": _blocks,
     "MatMulInteger": _integers,
     "MatMulIntegerToFloat": _integers,

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes import common
 
+from keras_transformer.export.onnx.options import CONTRIB
 from keras_transformer.export.onnx.passes.shapes.integers import Sizes, sizes_of
 from keras_transformer.export.onnx.passes.shapes.operators import ELEMENTWISE, SEVERAL, Operators
 
@@ -88,7 +90,8 @@ class Dims(Operators):
             value.shape = ir.Shape([next(self._fresh) if size is None else size for size in sizes])
 
     def _infer(self, node):
-        rule = getattr(self, f"_{node.op_type.lower()}", None) if node.domain == "" else None
+        is_known = node.domain in ("", CONTRIB)
+        rule = getattr(self, f"_{node.op_type.lower()}", None) if is_known else None
         if rule is None and node.domain == "" and node.op_type in ELEMENTWISE:
             rule = self._elementwise
         sizes = rule(node) if rule else None
@@ -116,3 +119,19 @@ class Dims(Operators):
                 source, axis = self.sources[size]
                 parts.append(op.Shape(source, start=axis, end=axis + 1))
         return op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
+
+
+def matrices(model: ir.Model) -> frozenset[str]:
+    """Returns the names of the values of rank 2 in a graph, but not of those in its bodies.
+
+    Args:
+        model: `onnx_ir.Model`, which is not changed.
+    """
+    copy = model.clone()
+    for node in copy.graph:
+        if node.domain == CONTRIB and node.outputs[0].type is None:  # The inference of ONNX does not know them.
+            node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+    common.ShapeInferencePass()(copy)
+    Dims().infer(copy.graph)
+    values = (value for node in copy.graph for value in node.outputs)
+    return frozenset(str(value.name) for value in values if len(sizes_of(value) or ()) == 2)

@@ -22,7 +22,7 @@ _FIRST_ONLY = {
     "Clip",
     "CumSum",
 }
-SEVERAL = ("TopK", "Split")  # Their methods set the shapes of all outputs but the first.
+SEVERAL = ("TopK", "Split", "GroupQueryAttention")  # Their methods set the shapes of all outputs but the first.
 _TO_THE_END = 10**9  # The converter's value for an open end.
 
 
@@ -224,3 +224,8 @@ class Operators(Integers):
             return [*sizes[:3], value[3]]
         heads, value_heads = node.attributes.get_int("q_num_heads"), node.attributes.get_int("kv_num_heads")
         return [*sizes[:2], divide(multiply(value[2], heads), value_heads)]
+
+    def _groupqueryattention(self, node):
+        for cache, output in zip(node.inputs[3:5], node.outputs[1:], strict=True):
+            self._set_shape(output, sizes_of(cache))
+        return sizes_of(node.inputs[0])

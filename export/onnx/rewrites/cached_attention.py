@@ -1,0 +1,149 @@
+"""A rule that fuses attention over a key/value cache, with the update of the cache, into `GroupQueryAttention`.
+
+The contrib operator of ONNX Runtime writes new keys and values into the cache, in place where a session is bound to it, and
+reads the slots that are filled. The standard `Attention` reads all of them, behind a `ScatterND` for each.
+"""
+
+# The parameters of a pattern are its variables: those of a variant are others.
+# pyright: reportIncompatibleMethodOverride=false
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+from onnxscript.rewriter import MatchContext
+
+from keras_transformer.export.onnx.options import CONTRIB, OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import known_sizes, sizes_of
+from keras_transformer.export.onnx.rewrites.cache_masks import CausalMask
+from keras_transformer.export.onnx.rewrites.cache_rotations import Rotation, rotation_of
+from keras_transformer.export.onnx.rewrites.cache_slots import CacheUpdate, Slots
+from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, is_float, node_of
+
+_TOKENS_FIRST = [0, 2, 1, 3]
+# What the kernel asks for: of the width of a head, and of the rotated half of one.
+_WIDTH, _HALF = 8, 8
+
+
+class _Cached(NamedTuple):
+    """What makes an `Attention` one over a cache."""
+
+    keys: CacheUpdate
+    values: CacheUpdate
+    window: int
+
+
+class CachedAttention(Rule):
+    """`Attention` over the slots up to that of each query, in a cache that the graph is handed and returns.
+
+    The queries are a whole prompt from the first slot on, or one token at a slot of its own in each row. Further tokens of
+    several rows need an input that ONNX Runtime has from version 1.32 on: those stay as they are.
+    """
+
+    def pattern(self, op: OperatorMaker, query: ir.Value, key: ir.Value, value: ir.Value, bias: ir.Value) -> ir.Value:
+        return op.Attention(query, key, value, bias, _outputs=["attended"])
+
+    def check(
+        self,
+        context: MatchContext,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        bias: ir.Value,
+        attended: ir.Value,
+    ) -> bool:
+        node, sizes = node_of(attended), sizes_of(query)
+        if not {"scale"}.issuperset(node.attributes) or sizes is None or len(sizes) != 4 or not is_float(query):
+            return False
+        heads, width = sizes[1], sizes[3]
+        if not isinstance(heads, int) or not isinstance(width, int) or width % _WIDTH:
+            return False
+        return self._found(query, key, value, bias) is not None
+
+    def _found(self, query: ir.Value, key: ir.Value, value: ir.Value, bias: ir.Value) -> _Cached | None:
+        slots, (batch, heads, length, width) = Slots(self.dims), known_sizes(query)
+        keys, values = slots.update(key), slots.update(value)
+        if keys is None or values is None or keys.start != values.start:
+            return None
+        is_alone = all(_is_own(present, each.past) for present, each in ((key, keys), (value, values)))
+        (_, key_heads, num_slots, key_width) = sizes = known_sizes(keys.past)
+        fits = sizes == known_sizes(values.past) and key_width == width and heads % key_heads == 0
+        if not is_alone or not fits or [keys.batch, keys.length] != [batch, length]:
+            return None
+        if not isinstance(keys.start, int) and length != 1:
+            return None
+        window = CausalMask(slots, keys, num_slots).window(bias)
+        return None if window is None else _Cached(keys, values, window)
+
+    def rewrite(
+        self,
+        op: OperatorMaker,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        bias: ir.Value,
+        attended: ir.Value,
+    ) -> ir.Value | None:
+        cached, (batch, heads, length, width) = self._found(query, key, value, bias), known_sizes(query)
+        if cached is None:
+            return None
+        keys, values, key_heads = cached.keys, cached.values, known_sizes(key)[1]
+        filled = self._filled(op, keys)
+        flat = [self.target(op, [batch, length, number * width]) for number in (heads, key_heads)]
+        if filled is None or None in flat:
+            return None
+        options = {"num_heads": heads, "kv_num_heads": key_heads, "local_window_size": cached.window}
+        scale = node_of(attended).attributes.get_float("scale", width**-0.5)
+        rotation = self._rotation(query, keys)
+        if rotation is None:
+            inputs = op.Reshape(op.Transpose(query, perm=_TOKENS_FIRST), flat[0]), op.Reshape(keys.update, flat[1])
+            tables = []
+        else:
+            inputs, tables, scale = rotation[:2], rotation.tables(op, filled[1]), scale * rotation.scale
+            options |= {"do_rotary": 1, "rotary_interleaved": rotation.interleaved}
+        found, new_keys, new_values = op.GroupQueryAttention(
+            *(*inputs, op.Reshape(values.update, flat[1]), keys.past, values.past, *filled, *tables),
+            **options,
+            scale=scale,
+            _domain=CONTRIB,
+            _outputs=3,
+        )
+        found.type = ir.TensorType(ir.DataType.FLOAT)  # The inference of ONNX does not know the operator.
+        for old, new in ((key, new_keys), (value, new_values)):
+            new.name, new.type, new.shape = old.name, old.type, old.shape
+            old.replace_all_uses_with(new, replace_graph_outputs=True)
+        return op.Transpose(op.Reshape(found, self.ints(op, 0, 0, heads, width)), perm=_TOKENS_FIRST)
+
+    def _rotation(self, query: ir.Value, keys: CacheUpdate) -> Rotation | None:
+        """The rotation by positions, if the kernel can do it."""
+        found = rotation_of(Slots(self.dims), query, keys)
+        width = known_sizes(query)[3]
+        fits = found is not None and found.rates.size % _HALF == 0 and 2 * found.rates.size <= width
+        return found if fits and width % (2 * _HALF) == 0 else None
+
+    def _filled(self, op: OperatorMaker, update: CacheUpdate) -> tuple[ir.Value, ir.Value] | None:
+        """The last filled slot of each row `(B,)`, and how many slots are filled in any, `(1,)`."""
+        one = op.Constant(value=ir.tensor(np.ones(1, np.int32)))
+        if not isinstance(update.start, int):
+            last = op.Cast(update.start, to=ir.DataType.INT32)
+            return last, op.Add(op.ReduceMax(last, keepdims=1), one)
+        sizes = [self.dims.shape_tensor(op, [size]) for size in (update.length, update.batch)]
+        if sizes[0] is None or sizes[1] is None:
+            return None
+        length = op.Cast(sizes[0], to=ir.DataType.INT32)
+        return op.Expand(op.Sub(length, one), sizes[1]), length
+
+
+def _is_own(present: ir.Value, past: ir.Value) -> bool:
+    """Whether a cache is handed to the graph and returned by it, and read by one attention only."""
+    readers = [node.op_type for node, _ in past.uses() if node.op_type != "Shape"]
+    is_interface = past.is_graph_input() and present.is_graph_output()
+    return is_interface and len(present.uses()) == len(readers) == 1
+
+
+def cache_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
+    """Returns the rule for attention over a cache, if contrib operators may be used."""
+    return [RuleSet([CachedAttention(dims)])] if options.contrib_ops else []
