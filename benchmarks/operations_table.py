@@ -12,7 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import inspect
 import pathlib
 
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Refused
+from keras_transformer.export.operations.operation import ONNX, SAVED_MODEL, TFLITE, Decomposed, Refused
 from keras_transformer.export.operations.table import OPERATIONS
 
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "operations.md"
@@ -26,7 +26,8 @@ takes its place, of operations that the format has; *refused* has a reason and a
 runtime of each format, with dynamic and with fixed shapes. Operations that are not listed are left to the converters; those
 that a converter does not take end in an `UnsupportedOpError` that names the operation and its layer. *Differs* names
 operands of which a runtime computes another result, as [measured](conformance.md); the report of an export says so where
-they reach the operation and the model tells them from numbers.
+they reach the operation and the model tells them from numbers. A SavedModel contains the operations of the model, but for
+those that TensorFlow does not compute on every processor: {replaced}.
 
 With a function of your own a format takes an operation that it does not have:
 
@@ -77,7 +78,9 @@ def page():
         )
         rounds = "yes" if each.rounds or each.rounds_coordinates else ""
         lines.append(f"| {name} | {cells[0]} | {cells[1]} | {rounds} | {differs} |")
-    return HEAD + "\n".join(lines) + "\n"
+    own = {name: each.lowerings_in(SAVED_MODEL) for name, each in sorted(OPERATIONS.items())}
+    replaced = ", ".join(f"{name} becomes {cell(found)}" for name, found in own.items() if found)
+    return HEAD.replace("{replaced}", replaced) + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

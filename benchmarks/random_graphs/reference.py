@@ -42,8 +42,8 @@ _COORDINATES = re.compile(r"image|Resiz")
 _OF_COORDINATES = 16
 # LiteRT's sines are none of larger numbers, whose last digit is a share of a period.
 _WAVES, _LARGEST_ANGLE = re.compile(r"\b(sin|cos|tan)\b"), 1e7
-# What underflows: a product of many small numbers is 0, or next to it.
-_UNDERFLOWS = re.compile(r"prod|exp|pow|square")
+# What underflows: a product of many small numbers is 0, or next to it, and so is what tends to 0 as an exponential does.
+_UNDERFLOWS = re.compile(r"prod|exp|pow|square|soft|sigmoid|silu|swish|gelu|mish")
 # What selects other numbers in place of NaN.
 _CHOICES = re.compile(r"where|nan|finite|Masking")
 
@@ -224,6 +224,8 @@ def _noise(random):
         absolute += _ABSOLUTE if _BOUNDED.search(text) else 0
         factor = 1 + _UNITS * _ULP * random.uniform(-1, 1, array.shape)
         moved = array * factor + absolute * random.uniform(-1, 1, array.shape)
+        if absolute:  # What is smaller than a result is exact to may be 0, by which nothing is divided.
+            moved = np.where(np.abs(array) < absolute, moved * random.choice([0, 1], array.shape), moved)
         if _UNDERFLOWS.search(text):  # Runtimes may have no denormal numbers, or others in a different order.
             least = _LEAST * random.choice([0, 1], array.shape) * random.uniform(-1, 1, array.shape)
             moved = np.where(np.abs(array) < _LEAST, least, moved)

@@ -29,7 +29,7 @@ from keras_transformer.export.operations.insertion import (
 from keras_transformer.export.operations.loops.carried_lists import with_carried_elements
 from keras_transformer.export.operations.loops.counters import with_counters
 from keras_transformer.export.operations.loops.reversed_lists import with_stacks_reversed
-from keras_transformer.export.operations.operation import ONNX, Decomposed, Lowering, Native, Refused
+from keras_transformer.export.operations.operation import ONNX, SAVED_MODEL, Decomposed, Lowering, Native, Refused
 from keras_transformer.export.operations.table import lowerings_in
 from keras_transformer.export.remedies import Remedy
 
@@ -58,7 +58,7 @@ def lowered(
         UnsupportedOpError: the table refuses an operation in this format.
     """
     given = graph.outlined if is_outlined else graph.graph_def
-    found = with_two_branches(given)
+    found = given if format == SAVED_MODEL else with_two_branches(given)
     found = with_stacks_reversed(with_carried_elements(with_counters(found))) if format == ONNX else found
     # What takes the place of one operation may let another one be replaced, such as the part of a complex number.
     lowerings = lowerings_in(format)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Those of an operation by name, as a graph has them.
 Attributes: TypeAlias = Mapping[str, Any]
-# The last two are converted from the traced graph; a SavedModel contains it as it is.
+# The last two are converted from the traced graph; a SavedModel contains it nearly as it is.
 SAVED_MODEL, TFLITE, ONNX = "saved_model", "tflite", "onnx"
 NAN = "NaN"
 

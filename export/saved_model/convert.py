@@ -13,6 +13,7 @@ from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.graph.traced_graph import TracedGraph
 from keras_transformer.export.operations.computing import COMPUTING
+from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.table import unsupported
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.utils.captured_stderr import captured
@@ -38,7 +39,8 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     names = spec.names(SAVED_MODEL)
     for name in names:
         _check_operations(traced.graphs[name], spec.locate)
-    write_signatures(traced, names, directory / SAVED_MODEL)
+    graphs = {name: lowered(traced.graphs[name], SAVED_MODEL, spec.locate, is_outlined=True) for name in names}
+    write_signatures(traced.with_graphs(graphs), names, directory / SAVED_MODEL)
     return dict.fromkeys(names, SAVED_MODEL)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.operation_results import result_type
+from keras_transformer.export.operations.lowering import lowered
+from keras_transformer.export.operations.operation import SAVED_MODEL
 from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification.comparison import FACTOR, block_maximum
@@ -44,6 +46,7 @@ class Movement:
     """
 
     def __init__(self, graph: TracedGraph, weights: Mapping[str, object], of_summands: bool = False) -> None:
+        graph = lowered(graph, SAVED_MODEL, lambda op, node: node, is_outlined=True)  # What every processor computes.
         self._graph, self._weights = graph, dict(weights)
         self._execution = GraphExecution(graph.outlined)
         inputs = (*graph.inputs, *weights)

@@ -23,11 +23,25 @@ from keras_transformer.export.verification.running import milliseconds, opened, 
 from keras_transformer.utils.freed_memory import give_back
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
+
     from keras_transformer.export.graph.traced_graph import TracedGraph
 
 _CALLS_AT_ONCE = 2
-# Operations whose vectors may have either sign, and the attribute by which they are computed.
-_VECTORS = {"SelfAdjointEigV2": "compute_v", "Svd": "compute_uv"}
+_SIGN = (
+    "the vectors of {place} have a sign that each library chooses: return what does not depend on it, such as their"
+    " products"
+)
+_ORDER = (
+    "the elements of {place} are in an order that each library chooses: pass sorted=True, or return what does not depend"
+    " on it"
+)
+# Operations of which several results are right: the attribute that tells it, its value then, and what to do.
+_CHOICES = {
+    "SelfAdjointEigV2": ("compute_v", True, _SIGN),
+    "Svd": ("compute_uv", True, _SIGN),
+    "TopKV2": ("sorted", False, _ORDER),
+}
 
 
 def verify_format(
@@ -69,15 +83,18 @@ def with_cause(error: ParityError, graphs: Iterable[TracedGraph], locate: Callab
     from keras_transformer.export.graph.part import every_node
 
     nodes = (node for graph in graphs for node in every_node(graph.graph_def))
-    found = next((node for node in nodes if node.op in _VECTORS and node.attr[_VECTORS[node.op]].b), None)
+    found = next(filter(_is_chosen, nodes), None)
     if found is None or np.isnan(error.difference):
         return error
-    hint = (
-        f"; the vectors of {found.op} of layer '{locate(found.op, found.name)}' have a sign that each library chooses:"
-        " return what does not depend on it, such as their products"
-    )
+    hint = "; " + _CHOICES[found.op][-1].format(place=f"{found.op} of layer '{locate(found.op, found.name)}'")
     figures = error.difference, error.scale, error.tolerance
     return ParityError(error.format, error.output, error.probe, *figures, hint=hint)
+
+
+def _is_chosen(node: NodeDef) -> bool:
+    """Whether a library chooses between several right results of an operation."""
+    attribute, value, _ = _CHOICES.get(node.op, ("", None, ""))
+    return bool(attribute) and node.attr[attribute].b == value
 
 
 def compare_outputs(

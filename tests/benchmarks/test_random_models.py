@@ -115,6 +115,24 @@ def test_a_jump_is_no_fault_where_noise_crosses_it():
         assert (found is not None) is is_fault
 
 
+def test_what_may_be_zero_may_divide():
+    """Runtimes return 0 for what underflows, and for what is smaller than a bounded function is exact to."""
+    x = np.array([[-90.0, 0, 0, 0]], "float32")
+    for text, value in (
+        ("ops.softmax({0})", x),
+        ("ops.sigmoid({0})", x / 3),
+        ("ops.sqrt(ops.abs({0}))", x * 0 + 1e-20),
+    ):
+        nodes = (graph.Node("c", text, ("x",)), graph.Node("d", "1.0 / {0}", ("c",)))
+        program = graph.Program(graph.Graph((X,), nodes, ("d",)), 0)
+        compared = reference.Reference(program, [("normal", {"x": value})])
+        exact = program.outputs({"x": value})["d"]
+        wrong = exact.copy()
+        wrong[0, 0] = np.inf
+        is_fault = compared.difference(lambda _, found=wrong: {"d": found}) is not None
+        assert is_fault is text.startswith("ops.sqrt")
+
+
 def test_what_a_report_says_is_told_apart():
     node = graph.Node("d", "ops.where(ops.isnan({0}), 1.0, {0})", ("x",))
     program = graph.Program(graph.Graph((X,), (node,), ("d",)), 0)
@@ -137,7 +155,7 @@ def test_what_a_report_says_is_told_apart():
 def test_nothing_is_compared_where_keras_computes_two_results(monkeypatch):
     softmax = graph.Graph((X,), (graph.Node("d", "ops.softmax({0})", ("x",)),), ("d",))
     program = graph.Program(softmax, 0)
-    compared = reference.Reference(program, [("infinite", {"x": np.array([[np.inf, 0, 1, 2]], "float32")})])
+    compared = reference.Reference(program, [("infinite", {"x": np.array([[5, 0, 1, 2]], "float32")})])
     exact = program.outputs(compared.trials[0][1])
     monkeypatch.setattr(program, "compiled", lambda *_: np.full((1, 4), np.nan, "float32"))
     wrong = {"d": exact["d"] + 1}

@@ -209,6 +209,20 @@ def of_doubles():
     return model, [normal(2, 4).astype("float64")], {}
 
 
+def of_groups():
+    """Convolutions of groups of channels, each with a bias: not every processor has one as an operation of TensorFlow."""
+    row, image, volume = (keras.Input((*[6] * rank, 4)) for rank in (1, 2, 3))
+    options = {"groups": 2, "activation": "relu", "bias_initializer": "normal"}
+    found = [
+        layers.Conv1D(6, 3, padding="causal", **options)(row),
+        layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(6, 3, groups=2, use_bias=False)(image))),
+        layers.Conv2D(6, 3, strides=2, padding="same", **options)(image),
+        layers.Conv3D(6, 2, **options)(volume),
+        layers.Conv3D(4, 2, data_format="channels_first")(volume),
+    ]
+    return keras.Model([row, image, volume], found), [[normal(2, *[6] * rank, 4) for rank in (1, 2, 3)]], {}
+
+
 CASES = {
     "sequential": sequential,
     "sequential_of_tokens": sequential_of_tokens,
@@ -233,6 +247,7 @@ CASES = {
     "roots": lambda: of(ops.sqrt, normal(3, 5)),
     "sums_of_logarithms": lambda: of(lambda x: ops.sum(ops.log(x), -1, keepdims=True), np.abs(normal(3, 30))),
     "doubles": of_doubles,
+    "groups": of_groups,
 }
 
 

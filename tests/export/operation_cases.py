@@ -104,6 +104,10 @@ POLES = np.array(
 )
 case("Tan", lambda x: tf.tan(x), POLES, name="near poles")
 case("Tan", lambda x: tf.tan(x), np.array([8191.5, -8193.5, 99999.0, 1e6], "float32"), name="of many turns", bound=2e-5)
+# A root, or a logarithm, of a negative number is NaN, and so is what follows from it.
+for name, function in (("Cosh", tf.cosh), ("Exp", tf.exp), ("Expm1", tf.math.expm1), ("Selu", tf.nn.selu)):
+    case(name, lambda x, of=function: of(tf.sqrt(x) * 0.5), ROWS, name="of a root")
+    case(name, lambda x, of=function: of(tf.reduce_sum(tf.math.log(x), -1)), ROWS, name="of logarithms")
 case("Sigmoid", lambda x: tf.math.log(tf.sigmoid(x)), -40 * POSITIVE / POSITIVE.max(), name="logarithm")
 case("Sigmoid", lambda x, y: y / tf.sigmoid(x), 80 * SMALL, SMALL, name="divisor")
 for mode in ("reflect", "symmetric"):
@@ -277,9 +281,15 @@ case(
     name="binary",
 )
 case("InTopKV2", lambda x, y: tf.math.in_top_k(y, x, 2), ROWS, np.array([1, 7, 3], "int32"))
+UNSORTED = np.random.default_rng(1).integers(-3, 4, (40, 5))
 for name, side in (("LowerBound", "left"), ("UpperBound", "right")):
     case(name, lambda x, y, side=side: tf.searchsorted(x, y, side), np.sort(np.round(ROWS), 1), np.round(OTHERS))
     case(name, lambda x, y, side=side: tf.searchsorted(x, y, side, tf.int64), np.sort(WHOLE, 1), DIVISORS, name="int64")
+    for dtype, count in (("float32", 5), ("int64", 4), ("int32", 1)):
+        rows, values = UNSORTED[:, :count].astype(dtype), UNSORTED[::-1, :4].astype(dtype)
+        shapes = ((None, count), (None, None))
+        search = functools.partial(tf.searchsorted, side=side)
+        case(name, lambda x, y, of=search: of(x, y), rows, values, name=f"not sorted {dtype}", shapes=shapes)
 for reverse in (False, True):
     case(
         "NthElement",
@@ -349,7 +359,31 @@ case(
     MATRICES[0, :2, :4],
     shapes=((2, 4),),
 )
+
+
+def _gradient_of_slice(take):
+    """The gradient of a slice of a tensor of any size."""
+
+    def function(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total = tf.reduce_sum(tf.square(take(x)))
+        return tape.gradient(total, x)
+
+    return function
+
+
+for name, take in {
+    "a row": lambda x: x[:, 1],
+    "the last column": lambda x: x[..., -1],
+    "all but some": lambda x: x[:, 1:-1, :2],
+    "a new axis": lambda x: x[None, ..., None, 2:],
+    "more than there are": lambda x: x[1:9, :99],
+}.items():
+    case("StridedSliceGrad", _gradient_of_slice(take), MATRICES, name=name)
 case("Roll", lambda x: tf.roll(x, [1, -2], [0, 2]), MATRICES)
+case("Tile", lambda x: 2 * tf.tile(x, [1, 3, 1]) + 1, MATRICES, name="product")
+case("Tile", lambda x: tf.tile(x, [2, 1, 2]) + tf.concat([x, x], 2)[:1], MATRICES, name="sum of pairs")
 case("Roll", lambda x: tf.roll(x, [5, -9, 13], [0, 1, 2]), MATRICES, name="by more than there are")
 case("Roll", lambda x: tf.roll(x, [1, -4, 0], [-1, -2, 0]), MATRICES, name="along the last axes, and not at all")
 case("Squeeze", lambda x: tf.squeeze(tf.transpose(x, [0, 2, 1]), [1]), MATRICES[..., :1])
@@ -511,12 +545,17 @@ for _name in ("Elu", "Selu"):
 case("LeakyReluGrad", lambda dy, x: RAW.LeakyReluGrad(gradients=dy, features=x, alpha=0.3), ANY[::-1], ANY)
 
 
+def _compiled(function):
+    """XLA computes convolutions whose channels come first on every processor, TensorFlow itself where it uses oneDNN."""
+    return tf.function(function, jit_compile=True, autograph=False)
+
+
 for _rank in (1, 2, 3):
     _array = np.random.default_rng(9).normal(size=(2, 3, 7, 6, 8)[: _rank + 2]).astype("float32")
     _kernel = np.random.default_rng(_rank).normal(size=(3,) * _rank + (3, 4)).astype("float32")
     case(
         "BatchToSpaceND",
-        lambda x, k=_kernel: keras.ops.conv(x, k, 1, "same", "channels_first", 2),
+        _compiled(lambda x, k=_kernel: keras.ops.conv(x, k, 1, "same", "channels_first", 2)),
         _array,
         shapes=((None, *_array.shape[1:]),),
         name=f"channels first, {_rank}D",
@@ -527,7 +566,7 @@ for _rank in (1, 2, 3):
 _SERIES, _TURNED = (np.random.default_rng(9).normal(size=size).astype("float32") for size in ((2, 3, 10), (3, 4, 3)))
 case(
     "Conv2DBackpropInput",
-    lambda x: keras.ops.conv_transpose(x, _TURNED, 2, "same", None, "channels_first"),
+    _compiled(lambda x: keras.ops.conv_transpose(x, _TURNED, 2, "same", None, "channels_first")),
     _SERIES,
     shapes=((None, 3, 10),),
     name="channels first, 1D",
@@ -637,6 +676,13 @@ for array in (MATRICES, IMAGES[:, :6], VOLUMES[:, :6]):
         shapes=((None, array.shape[-1] if array.ndim > 3 else 3, *[None] * (array.ndim - 2)),),
     )
 case("Conv3D", lambda x: tf.nn.conv3d(x, KERNEL[None], [1] * 5, "VALID"), IMAGES[None], shapes=((None, 2, 9, 8, 3),))
+case(
+    "Conv3D",
+    lambda x: keras.ops.conv(x, GROUPED[None], 1, "same"),
+    IMAGES[None],
+    name="groups",
+    shapes=((None, 2, 9, 8, 3),),
+)
 case(
     "FusedBatchNormV3",
     lambda x: RAW.FusedBatchNormV3(

@@ -40,6 +40,11 @@ TOLD = {
     "a comparison of it": (lambda x: tf.exp(x) < 0.5, "tflite", "Exp"),
     "its place among others": (lambda x: tf.argsort(x), "onnx", "TopKV2"),
     "a byte of it": (lambda x: tf.cast(tf.clip_by_value(x, 0.0, 255.0), tf.uint8), "tflite", "Cast"),
+    "the mean of a part of a volume": (
+        lambda x: tf.nn.avg_pool3d(x[None, None, ..., None], 2, 1, "SAME") > 0,
+        "tflite",
+        "AvgPool3D",
+    ),
     "pixels around it": (lambda x: tf.image.resize(x[None, ..., None], [4, 4], "area") > 0, "onnx", "ResizeArea"),
 }
 
@@ -50,6 +55,22 @@ def test_what_is_no_float_tells_nan_from_numbers(name):
     assert lines_of(function, ROWS, format=format) == [
         f"differs from Keras for NaN in 'input_0': {op} of layer 'my_layer'"
     ]
+
+
+def test_depthwise_kernels_that_are_filled_up_spread_nan():
+    """LiteRT has loops for kernels of 3, 4, 9 and 25 weights, and for larger ones."""
+
+    def named(*kernel):
+        weights = np.ones((*kernel, 2, 1), "float32")
+
+        def function(x):
+            return tf.nn.depthwise_conv2d(x, weights, [1, 1, 1, 1], "SAME") > 0
+
+        return lines_of(function, np.ones((1, 8, 8, 2), "float32"))
+
+    filled = "differs from Keras for NaN in 'input_0': DepthwiseConv2dNative of layer 'my_layer'"
+    assert [named(*each) for each in ((1, 1), (2, 3), (1, 5), (3, 4))] == [[filled]] * 4
+    assert [named(*each) for each in ((1, 3), (2, 2), (3, 3), (5, 5), (5, 6))] == [[]] * 5
 
 
 SILENT = {

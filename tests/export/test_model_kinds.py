@@ -39,7 +39,7 @@ CASES = (
         "arguments_in_order",
     ),
     *("outputs_in_order", "dict_in_order", "list_of_inputs", "shared_tensors", "names", "two_lengths", "roots"),
-    *("sums_of_logarithms", "doubles", "squares"),
+    *("sums_of_logarithms", "doubles", "squares", "groups"),
 )
 # Of outputs that have no key in the Keras model.
 NAMES = {

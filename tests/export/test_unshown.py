@@ -163,3 +163,15 @@ def test_the_error_of_vectors_names_the_operation_whose_sign_is_free(tmp_path):
         ParityError, match="the vectors of Svd of layer 'factors' have a sign that each library chooses"
     ):
         export(model, tmp_path / "bundle", formats=["onnx"], progress=False)
+
+
+@pytest.mark.slow
+def test_the_error_of_elements_that_are_not_sorted_says_so(tmp_path):
+    x = keras.Input((16,), name="x")
+    largest = layers.Lambda(lambda x: keras.ops.top_k(x, 5, sorted=False)[0], name="largest")(x)
+    message = "the elements of TopKV2 of layer 'largest' are in an order that each library chooses: pass sorted=True"
+    with pytest.raises(ParityError, match=message):
+        export(keras.Model(x, {"y": largest}), tmp_path / "bundle", formats=["onnx"], progress=False)
+    # What does not depend on the order is right.
+    total = keras.Model(x, {"y": keras.ops.sum(largest, -1)})
+    assert export(total, tmp_path / "total", formats=["onnx"], progress=False)["onnx"].difference < 1e-5

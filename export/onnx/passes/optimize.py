@@ -10,6 +10,7 @@ from onnxscript import version_converter
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.naming import name_parts
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.empty import allow_empty
 from keras_transformer.export.onnx.passes.shapes.sizes import replace_sizes
 from keras_transformer.export.onnx.passes.simplify import simplify
 from keras_transformer.export.onnx.rewrites import rule_sets
@@ -50,5 +51,7 @@ def _rewrite(model: ir.Model, options: OnnxOptions) -> None:
         count += sum(each.apply(model) for each in rules)
         if not count and not sum(each.apply(model) for each in last_rules):
             break
+        simplify(model)
+    if allow_empty(model.graph, dims):
         simplify(model)
     common.RemoveUnusedOpsetsPass()(model)

@@ -1,11 +1,14 @@
 """A pass that computes sizes from the shapes of graph inputs instead of those of intermediate values."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx_ir as ir
 from onnx_ir import tape as ir_tape
 
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import INTEGERS, constant
+from keras_transformer.export.onnx.passes.shapes.symbolic import Size
 
 _PLAIN = ("Concat", "Squeeze", "Unsqueeze", "Cast")
 
@@ -44,7 +47,7 @@ def _replace(graph, node, dims, known):
     if not sizes or names:
         return 0
     tape = ir_tape.Tape()
-    found = _vector(tape, sizes, dims, known)
+    found = vector_of(tape, sizes, dims, known)
     if not isinstance(held, list):
         found = tape.op("Squeeze", [found, _constant(tape, [0])])
     if value.dtype != ir.DataType.INT64:
@@ -54,7 +57,15 @@ def _replace(graph, node, dims, known):
     return 1
 
 
-def _vector(tape, sizes, dims, known):
+def vector_of(tape: ir_tape.Tape, sizes: Sequence[Size], dims: Dims, known: dict[str, ir.Value]) -> ir.Value:
+    """Returns an integer vector with these sizes: numbers, sizes of graph inputs, and computed ones.
+
+    Args:
+        tape: what the nodes of the vector are added to.
+        sizes: the symbolic sizes.
+        dims: `Dims` of the graph.
+        known: dict of the name of a computed size to its value.
+    """
     parts = []
     for size in sizes:
         if isinstance(size, int):

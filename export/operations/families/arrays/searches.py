@@ -36,6 +36,29 @@ def upper_bound(rows: Tensor, values: Tensor, *, out_type: tf.DType) -> Tensor:
     return _counted(tf.less_equal, rows, values, out_type)
 
 
+def bisected_lower_bound(rows: Tensor, values: Tensor, *, out_type: tf.DType) -> Tensor:
+    return _bisected(tf.less, rows, values, out_type)
+
+
+def bisected_upper_bound(rows: Tensor, values: Tensor, *, out_type: tf.DType) -> Tensor:
+    return _bisected(tf.less_equal, rows, values, out_type)
+
+
+def _bisected(is_before: Callable[[Tensor, Tensor], Tensor], rows: Tensor, values: Tensor, dtype: tf.DType) -> Tensor:
+    """The place that a search by halves ends at, as TensorFlow's does: of rows that are not sorted, it is no count."""
+    size = int(rows.shape[1])
+    first = tf.zeros_like(values, tf.int32)
+    left = first + size
+    for _ in range(size.bit_length()):
+        half = left // 2
+        middle = first + half
+        found = tf.gather(rows, tf.minimum(middle, size - 1), batch_dims=1)
+        is_behind = tf.logical_and(is_before(found, values), left > 0)
+        first = tf.where(is_behind, middle + 1, first)
+        left = tf.where(is_behind, left - half - 1, half)
+    return tf.cast(first, dtype)
+
+
 def _counted(is_before: Callable[[Tensor, Tensor], Tensor], rows: Tensor, values: Tensor, dtype: tf.DType) -> Tensor:
     """How many elements of its row come before each value."""
     before = is_before(tf.expand_dims(rows, 1), tf.expand_dims(values, 2))
@@ -132,6 +155,11 @@ def _is_of_rows(node: Node) -> bool:
     return node.part.spec(node.inputs[0]).shape.rank in (1, 2)
 
 
+def _may_be_unsorted(node: Node) -> bool:
+    """Whether rows of a known size are computed, or given."""
+    return node.value(0) is None and bool(node.part.spec(node.inputs[0]).shape[1:].num_elements())
+
+
 def _is_int64_of_known_axis(node: Node) -> bool:
     return is_int64(node) and node.value(1) is not None and node.part.spec(node.inputs[0]).shape.rank is not None
 
@@ -141,7 +169,14 @@ _SMALLEST = Decomposed(smallest_int64, ("output_type",), _is_int64_of_known_axis
 _LARGEST_BOOLEAN = Decomposed(largest_boolean, ("output_type",), is_boolean)
 _SMALLEST_BOOLEAN = Decomposed(smallest_boolean, ("output_type",), is_boolean)
 _NANS = {TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}
-_LOWER, _UPPER = Decomposed(lower_bound, ("out_type",)), Decomposed(upper_bound, ("out_type",))
+_LOWER = (
+    Decomposed(bisected_lower_bound, ("out_type",), _may_be_unsorted),
+    Decomposed(lower_bound, ("out_type",)),
+)
+_UPPER = (
+    Decomposed(bisected_upper_bound, ("out_type",), _may_be_unsorted),
+    Decomposed(upper_bound, ("out_type",)),
+)
 _IN_TOP, _NTH = Decomposed(in_top), Decomposed(nth_element, ("reverse",))
 
 OPERATIONS = (

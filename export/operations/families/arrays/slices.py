@@ -13,6 +13,8 @@ from keras_transformer.export.operations.operation import TFLITE, Decomposed, Op
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
+# Of a concatenation.
+_MOST_COPIES = 64
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
@@ -62,27 +64,35 @@ def _has_new_axes(node: Node) -> bool:
 
 def slice_gradient(shape: Tensor, begin: Tensor, end: Tensor, strides: Tensor, dy: Tensor, **masks: int) -> Tensor:
     """The gradient of a slice with steps of 1: a reshape and zeros around it."""
-    sizes, first, last = (np.asarray(tf.get_static_value(each)).tolist() for each in (shape, begin, end))
+    known = tf.get_static_value(shape)
+    sizes = tf.unstack(tf.cast(shape, tf.int32)) if known is None else np.asarray(known).tolist()
+    first, last = (np.asarray(tf.get_static_value(each)).tolist() for each in (begin, end))
     positions = _positions(masks, len(sizes), len(first))
     ranges = [_range(length, each, first, last, masks) for length, each in zip(sizes, positions, strict=True)]
-    starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
-    kept = tf.reshape(dy, np.array(stops) - starts)
-    return tf.pad(kept, np.stack([starts, np.array(sizes) - stops], axis=1))
+    kept = tf.reshape(dy, tf.stack([stop - start for start, stop in ranges]))
+    pads = [tf.stack([start, length - stop]) for length, (start, stop) in zip(sizes, ranges, strict=True)]
+    return tf.pad(kept, tf.stack(pads))
 
 
 def _range(
-    length: int, position: int | None, begin: Sequence[int], end: Sequence[int], masks: dict[str, int]
-) -> tuple[int, int]:
+    length: int | Tensor, position: int | None, begin: Sequence[int], end: Sequence[int], masks: dict[str, int]
+) -> tuple[int | Tensor, int | Tensor]:
     """The first index and the end of a slice along one axis."""
     if position is None:
         return 0, length
     bit = 1 << position
-    start = 0 if masks["begin_mask"] & bit else int(begin[position])
-    stop = length if masks["end_mask"] & bit else int(end[position])
-    start = start + length if start < 0 else start
+    first = 0 if masks["begin_mask"] & bit else int(begin[position])
+    start = _smaller(first + length if first < 0 else first, length)
     if masks["shrink_axis_mask"] & bit:
-        stop = start + 1
-    return min(start, length), min(stop + length if stop < 0 else stop, length)
+        return start, start + 1
+    if masks["end_mask"] & bit:
+        return start, length
+    stop = int(end[position])
+    return start, _smaller(stop + length if stop < 0 else stop, length)
+
+
+def _smaller(first: int | Tensor, second: int | Tensor) -> int | Tensor:
+    return min(first, second) if isinstance(first, int) and isinstance(second, int) else tf.minimum(first, second)
 
 
 def _positions(masks: dict[str, int], rank: int, count: int) -> list[int | None]:
@@ -100,8 +110,10 @@ def _positions(masks: dict[str, int], rank: int, count: int) -> list[int | None]
 
 
 def _has_steps_of_one(node: Node) -> bool:
-    strides = node.value(3)
-    return all(node.value(each) is not None for each in (0, 1, 2)) and strides is not None and (strides == 1).all()
+    """Whether the bounds of a slice are known, of all elements between them, and how many axes there are."""
+    strides, rank = node.value(3), node.part.spec(node.inputs[0]).shape.num_elements()
+    is_known = rank is not None and node.value(1) is not None and node.value(2) is not None
+    return is_known and strides is not None and bool((strides == 1).all())
 
 
 def empty_slice(x: Tensor, begin: Tensor, end: Tensor, strides: Tensor, **masks: int) -> Tensor:
@@ -132,6 +144,22 @@ def rolled(x: Tensor, shift: Tensor, axis: Tensor) -> Tensor:
 
 def _has_known_roll(node: Node) -> bool:
     return node.value(1) is not None and node.value(2) is not None
+
+
+def tiled(x: Tensor, multiples: Tensor) -> Tensor:
+    """A concatenation of copies. The converter forgets a `Tile` where the size of its operand is dynamic."""
+    for axis, count in enumerate(np.asarray(tf.get_static_value(multiples)).tolist()):
+        x = tf.concat([x] * count, axis) if count > 1 else x
+    return x
+
+
+def _has_dynamic_tiles(node: Node) -> bool:
+    """Whether an axis of a dynamic size is repeated a few times."""
+    sizes, counts = node.part.spec(node.inputs[0]).shape, node.value(1)
+    if counts is None or sizes.rank is None or not (counts > 0).all():
+        return False
+    repeated = [count for size, count in zip(sizes, counts.tolist(), strict=True) if size is None and count > 1]
+    return bool(repeated) and max(counts.tolist()) <= _MOST_COPIES
 
 
 def mirrored_booleans(x: Tensor, paddings: Tensor, *, mode: str) -> Tensor:
@@ -189,6 +217,7 @@ OPERATIONS = (
     Operation("Squeeze", {TFLITE: Decomposed(squeezed_by_sum, ("squeeze_dims",), _is_squeezed_transposition)}),
     Operation("StridedSlice", {TFLITE: (Decomposed(slice_then_new_axes, _MASKS, _has_new_axes), _EMPTY_SLICE)}),
     Operation("StridedSliceGrad", in_both(_SLICE_GRADIENT)),
+    Operation("Tile", {TFLITE: Decomposed(tiled, when=_has_dynamic_tiles)}),
     Operation("Transpose", moves_weight=True),
     Operation("Unpack", {TFLITE: _UNPACKED}),
 )

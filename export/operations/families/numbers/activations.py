@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32, is_integer
+from keras_transformer.export.operations.families.numbers.nan import is_not_of_limited, is_of_limited, or_nan
 from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Decomposed, Operation, Region
 from keras_transformer.utils.types import Tensor
 
@@ -41,6 +42,10 @@ def sigmoid_of_any_size(x: Tensor) -> Tensor:
     """Of the exponential, which has all digits of small results."""
     small = tf.exp(-tf.abs(x))
     return tf.where(x < 0.0, small, tf.ones_like(x)) / (1.0 + small)
+
+
+def selu_of_limited(x: Tensor) -> Tensor:
+    return or_nan(x, tf.nn.selu(x))
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> list[Tensor]:
@@ -88,7 +93,12 @@ OPERATIONS = (
     Operation("Elu", rounds=True, is_absolute=True),  # TensorFlow takes 1 off an exponential.
     Operation("LeakyRelu", rounds=True),
     Operation("LogSoftmax", rounds=True),
-    Operation("Selu", rounds=True, differs={TFLITE: (Region(NAN),)}),
+    Operation(
+        "Selu",
+        {TFLITE: Decomposed(selu_of_limited, when=is_of_limited)},
+        rounds=True,
+        differs={TFLITE: (Region(NAN, is_not_of_limited),)},
+    ),
     # ONNX Runtime adds 1/2 to a quotient.
     Operation("Sigmoid", {ONNX: Decomposed(sigmoid_of_any_size, when=_needs_small)}, rounds=True, is_absolute=True),
     Operation("Softmax", rounds=True),

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32
+from keras_transformer.export.operations.families.numbers.nan import is_not_of_limited, is_of_limited, or_nan
 from keras_transformer.export.operations.families.numbers.polynomials import fitted, horner
 from keras_transformer.export.operations.operation import NAN, TFLITE, Decomposed, Operation, Region, in_both
 from keras_transformer.utils.types import Tensor
@@ -15,6 +16,10 @@ from keras_transformer.utils.types import Tensor
 _ARTANH = [2 * each for each in fitted(lambda x: np.arctanh(np.sqrt(x)) / np.sqrt(x), 4, [0, 1 / 9])]
 # (exp(x) - 1) / x for |x| <= 1/2, 3e-9 of it away.
 _EXPM1 = fitted(lambda x: np.expm1(x) / x, 7, [-0.5, 0.5])
+
+
+def exponential(x: Tensor) -> Tensor:
+    return or_nan(x, tf.exp(x))
 
 
 def _logarithm_near_one(x: Tensor) -> Tensor:
@@ -41,7 +46,7 @@ def log1p(x: Tensor) -> Tensor:
 def expm1(x: Tensor) -> Tensor:
     """`exp(x) - 1` where that is far from 0, and a series near it."""
     small = tf.minimum(tf.maximum(x, -0.5), 0.5)
-    return tf.where(tf.abs(x) <= 0.5, small * horner(_EXPM1, small), tf.exp(x) - 1.0)
+    return or_nan(x, tf.where(tf.abs(x) <= 0.5, small * horner(_EXPM1, small), tf.exp(x) - 1.0))
 
 
 def inverse_root(x: Tensor) -> Tensor:
@@ -61,8 +66,13 @@ def _may_be_zero(node: Node) -> bool:
 _LOG1P, _EXPM1_FUNCTION = Decomposed(log1p), Decomposed(expm1)
 
 OPERATIONS = (
-    Operation("Exp", rounds=True, differs={TFLITE: (Region(NAN),)}),
-    Operation("Expm1", in_both(_EXPM1_FUNCTION), rounds=True, differs={TFLITE: (Region(NAN),)}),
+    Operation(
+        "Exp",
+        {TFLITE: Decomposed(exponential, when=is_of_limited)},
+        rounds=True,
+        differs={TFLITE: (Region(NAN, is_not_of_limited),)},
+    ),
+    Operation("Expm1", in_both(_EXPM1_FUNCTION), rounds=True),
     Operation("Log", rounds=True),
     Operation("Log1p", in_both(_LOG1P), rounds=True),
     Operation("Rsqrt", {TFLITE: Decomposed(inverse_root, when=_may_be_zero)}, rounds=True),

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32
+from keras_transformer.export.operations.families.numbers.nan import or_nan
 from keras_transformer.export.operations.families.numbers.polynomials import chebyshev_series, clenshaw, fitted, horner
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
@@ -69,17 +70,12 @@ def _complement(size: Tensor) -> Tensor:
 
 def error_function(x: Tensor) -> Tensor:
     size = tf.abs(x)
-    return _or_nan(x, tf.where(size <= 1.0, _near_zero(x), tf.sign(x) * (1.0 - _complement(size))))
+    return or_nan(x, tf.where(size <= 1.0, _near_zero(x), tf.sign(x) * (1.0 - _complement(size))))
 
 
 def complementary_error_function(x: Tensor) -> Tensor:
     far = _complement(tf.abs(x))
-    return _or_nan(x, tf.where(tf.abs(x) <= 1.0, 1.0 - _near_zero(x), tf.where(x > 0.0, far, 2.0 - far)))
-
-
-def _or_nan(x: Tensor, result: Tensor) -> Tensor:
-    """The result, and NaN where the argument is: limits of arguments drop it."""
-    return tf.where(tf.equal(x, x), result, x)
+    return or_nan(x, tf.where(tf.abs(x) <= 1.0, 1.0 - _near_zero(x), tf.where(x > 0.0, far, 2.0 - far)))
 
 
 def error_function_of_gelu(t: Tensor) -> Tensor:

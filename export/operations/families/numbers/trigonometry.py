@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.operations.conditions import is_float32
+from keras_transformer.export.operations.families.numbers.nan import or_nan
 from keras_transformer.export.operations.families.numbers.polynomials import fitted, horner
-from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Decomposed, Operation, Region
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 
 # Above, the square of a number overflows sooner than its logarithm loses a digit.
@@ -65,7 +66,7 @@ def _is_below_zero(x: Tensor) -> Tensor:
 def hyperbolic_cosine(x: Tensor) -> Tensor:
     """Of the exponential of half the argument, which does not overflow before the result does."""
     root = tf.exp(0.5 * tf.abs(x))
-    return (0.5 * root) * root + (0.5 / root) / root
+    return or_nan(x, (0.5 * root) * root + (0.5 / root) / root)
 
 
 def hyperbolic_sine(x: Tensor) -> Tensor:
@@ -104,7 +105,7 @@ OPERATIONS = (
     Operation("Asin", {TFLITE: Decomposed(arcsine)}, rounds=True),
     Operation("Atan", {TFLITE: Decomposed(arctangent)}, rounds=True),
     Operation("Atan2", {ONNX: Decomposed(arctangent_of_quotient, when=is_float32)}, rounds=True),
-    Operation("Cosh", {TFLITE: Decomposed(hyperbolic_cosine)}, rounds=True, differs={TFLITE: (Region(NAN),)}),
+    Operation("Cosh", {TFLITE: Decomposed(hyperbolic_cosine)}, rounds=True),
     Operation("Sinh", {TFLITE: Decomposed(hyperbolic_sine)}, rounds=True),
     Operation("Tanh", rounds=True),
     Operation("Acosh", {TFLITE: Decomposed(inverse_hyperbolic_cosine)}, rounds=True),

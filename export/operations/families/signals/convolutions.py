@@ -9,9 +9,21 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Operation
+from keras_transformer.export.operations.operation import (
+    NAN,
+    ONNX,
+    SAVED_MODEL,
+    TFLITE,
+    Attributes,
+    Decomposed,
+    Operation,
+    Region,
+)
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
+
+# Numbers of weights of a depthwise kernel for which XNNPACK has a loop; from the last one on it adds up parts.
+_DEPTHWISE_SIZES = (3, 4, 9, 25)
 
 
 def padded_convolution(
@@ -29,6 +41,33 @@ def padded_convolution(
         pads[axis] = [missing // 2, missing - missing // 2]
     options = {"strides": strides, "dilations": dilations, "data_format": data_format, "padding": "VALID"}
     return convolve(input=tf.pad(x, pads), filter=kernel, **options)
+
+
+def unfused_convolution(
+    x: Tensor,
+    kernel: Tensor,
+    *,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    padding: str,
+    explicit_paddings: Sequence[int],
+    data_format: str,
+) -> Tensor:
+    """A convolution of groups of channels that stays apart from a bias: with it TensorFlow has none on some processors."""
+    options = {"strides": strides, "dilations": dilations, "padding": padding, "data_format": data_format}
+    found = tf.raw_ops.Conv2D(input=x, filter=kernel, explicit_paddings=explicit_paddings, **options)
+    return tf.ensure_shape(found, found.shape)
+
+
+def convolution_of_groups(
+    x: Tensor, kernel: Tensor, *, strides: Sequence[int], dilations: Sequence[int], padding: str, data_format: str
+) -> Tensor:
+    """A convolution of volumes for each group of channels: TensorFlow has none of several on some processors."""
+    axis = 1 if data_format.startswith("NC") else 4
+    options = {"strides": strides, "dilations": dilations, "padding": padding, "data_format": data_format}
+    count = x.shape[axis] // kernel.shape[-2]
+    pairs = zip(tf.split(x, count, axis), tf.split(kernel, count, -1), strict=True)
+    return tf.concat([tf.raw_ops.Conv3D(input=part, filter=weights, **options) for part, weights in pairs], axis)
 
 
 def convolution_of_last_channels(
@@ -222,6 +261,29 @@ def _has_steps_within(node: Node) -> bool:
     return len(_steps(node, 1)) > 0 and max(node.attribute("dilations") or [1]) > 1
 
 
+def _has_groups(node: Node) -> bool:
+    """Whether a kernel has fewer channels than what it is applied to."""
+    given, kernel = (node.part.spec(each).shape for each in node.inputs[:2])
+    axis = 1 if _has_first_channels(node) else -1
+    known = given.rank is not None and kernel.rank is not None and given[axis] is not None
+    return known and given[axis] != kernel[-2]
+
+
+def _has_groups_of_first_channels(node: Node) -> bool:
+    return _has_first_channels(node) and _has_groups(node)
+
+
+def _has_fused_groups(node: Node) -> bool:
+    """Whether what reads a convolution of groups may become a part of it."""
+    return _has_groups(node) and any(each != "EnsureShape" for each in node.readers)
+
+
+def _is_filled_up(node: Node) -> bool:
+    """Whether XNNPACK gives a depthwise kernel further weights of 0, which make NaN of NaN beside the pixels it is for."""
+    count = node.part.spec(node.inputs[1]).shape[:2].num_elements()
+    return count is not None and count < _DEPTHWISE_SIZES[-1] and count not in _DEPTHWISE_SIZES
+
+
 def _of_convolution(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return math.prod(inputs[1].shape[:-1])
 
@@ -240,14 +302,28 @@ _LAST = Decomposed(convolution_of_last_channels, _OPTIONS, _has_first_channels)
 _SIGNALS = Decomposed(convolution_of_last_channels, _OPTIONS, _is_of_signals)
 _OF_COMPUTED_SIZES = Decomposed(transposed_convolution_of_last_channels, _OPTIONS, _has_computed_sizes)
 _LAST_TRANSPOSED = Decomposed(transposed_convolution_of_last_channels, _OPTIONS, _has_first_channels)
+_UNFUSED = Decomposed(unfused_convolution, (*_OPTIONS, "explicit_paddings", "data_format"), _has_fused_groups)
+_LAST_GROUPS = Decomposed(convolution_of_last_channels, _OPTIONS, _has_groups_of_first_channels)
+_GROUPS = Decomposed(convolution_of_groups, (*_OPTIONS, "data_format"), _has_groups)
 _DILATED = Decomposed(dilated_convolution, when=_is_dilated, operands=_dilated)
 _SPREAD = Decomposed(transposed_convolution, (*_OPTIONS, "data_format"), _has_steps_within)
 _GAPS = Decomposed(transposed_convolution, (*_OPTIONS, "data_format"), _leaves_gaps)
 
 OPERATIONS = (
     Operation("BatchToSpaceND", {TFLITE: _DILATED}),
-    Operation("Conv2D", {TFLITE: _SIGNALS, ONNX: _PADDED}, rounds=True, sum_length=_of_convolution, reads_weight=1),
-    Operation("Conv3D", {TFLITE: _LAST, ONNX: _PADDED}, rounds=True, sum_length=_of_convolution),
+    Operation(
+        "Conv2D",
+        {SAVED_MODEL: (_LAST_GROUPS, _UNFUSED), TFLITE: _SIGNALS, ONNX: _PADDED},
+        rounds=True,
+        sum_length=_of_convolution,
+        reads_weight=1,
+    ),
+    Operation(
+        "Conv3D",
+        {SAVED_MODEL: (_LAST, _GROUPS), TFLITE: (_LAST, _GROUPS), ONNX: (_PADDED, _GROUPS)},
+        rounds=True,
+        sum_length=_of_convolution,
+    ),
     Operation(
         "Conv2DBackpropInput",
         {TFLITE: (_SPREAD, _LAST_TRANSPOSED), ONNX: (_GAPS, _OF_COMPUTED_SIZES)},
@@ -260,6 +336,11 @@ OPERATIONS = (
         rounds=True,
         sum_length=_of_transposed,
     ),
-    Operation("DepthwiseConv2dNative", rounds=True, sum_length=_of_depthwise),
+    Operation(
+        "DepthwiseConv2dNative",
+        rounds=True,
+        sum_length=_of_depthwise,
+        differs={TFLITE: (Region(NAN, _is_filled_up),)},
+    ),
     Operation("FusedBatchNormV3", rounds=True),
 )

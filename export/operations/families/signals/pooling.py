@@ -71,7 +71,13 @@ _PADDED = Decomposed(maximum_of_padded, ("ksize", "strides", "padding"), _leaves
 _in_turn = functools.partial(Decomposed, attributes=("ksize", "strides", "padding"), when=_has_channels_last)
 
 OPERATIONS = (
-    Operation("AvgPool3D", {TFLITE: _in_turn(average_in_turn)}, rounds=True, sum_length=_of_window),
+    Operation(
+        "AvgPool3D",
+        {TFLITE: _in_turn(average_in_turn)},
+        rounds=True,
+        sum_length=_of_window,
+        differs={TFLITE: (Region(NAN),)},
+    ),
     Operation("MaxPool", {ONNX: _PADDED}, differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
     Operation("MaxPool3D", {TFLITE: _in_turn(maximum_in_turn), ONNX: _PADDED}),
 )
