@@ -21,7 +21,7 @@ from keras_transformer.export.onnx.passes.shapes.integers import known_sizes, si
 from keras_transformer.export.onnx.rewrites.cache_masks import CausalMask
 from keras_transformer.export.onnx.rewrites.cache_rotations import Rotation, rotation_of
 from keras_transformer.export.onnx.rewrites.cache_slots import CacheUpdate, Slots
-from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, is_float, node_of
+from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, is_float, node_of, results_of
 
 _TOKENS_FIRST = [0, 2, 1, 3]
 # What the kernel asks for: of the width of a head, and of the rotated half of one.
@@ -100,7 +100,7 @@ class CachedAttention(Rule):
         if cached is None or inputs is None:
             return None
         scale = node_of(attended).attributes.get_float("scale", known_sizes(query)[3] ** -0.5)
-        found, *caches = op.GroupQueryAttention(
+        made = op.GroupQueryAttention(
             *inputs.values,
             num_heads=known_sizes(query)[1],
             kv_num_heads=known_sizes(key)[1],
@@ -110,6 +110,7 @@ class CachedAttention(Rule):
             _domain=CONTRIB,
             _outputs=3,
         )
+        found, *caches = results_of(made)
         found.type = ir.TensorType(ir.DataType.FLOAT)  # The inference of ONNX does not know the operator.
         for old, new in zip((key, value), caches, strict=True):
             new.name, new.type, new.shape = old.name, old.type, old.shape

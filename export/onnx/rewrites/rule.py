@@ -1,7 +1,7 @@
 """The base class of rewrite rules, and predicates on values."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,6 +57,11 @@ class Rule:
             return self.ints(op, *(-1 if axis in unknown else size for axis, size in enumerate(sizes)))
         # The first symbolic size is usually the batch.
         return self.dims.shape_tensor(op, [*sizes[: unknown[0]], -1, *sizes[unknown[0] + 1 :]])
+
+
+def results_of(made: ir.Value | Iterable[ir.Value]) -> list[ir.Value]:
+    """Returns the results of an operator that an `OperatorMaker` made."""
+    return [made] if isinstance(made, ir.Value) else list(made)
 
 
 def node_of(value: ir.Value) -> ir.Node:
