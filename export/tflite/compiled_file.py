@@ -150,7 +150,7 @@ class CompiledFile:
         ]
         places = [{details[name]["index"]: name for name in ordered} for ordered, details in sides]
         passed = {name: places[0][index] for index, name in places[1].items() if index in places[0]}
-        return _Interface(self._model.get_signature_index(signature), *specs, passed)
+        return _Interface(self._model.get_signature_index(signature), specs[0], specs[1], passed)
 
 
 def _opened(num_threads: int, path: pathlib.Path, weights: str) -> CompiledModel:
