@@ -200,5 +200,6 @@ def served_signatures(manifest: Manifest, backend: str) -> list[str]:
     Signatures of fixed shapes of TFLite are omitted: the runtime chooses them.
     """
     names = manifest.files_of(backend)
-    fixed = {name for name in names for other in names if re.fullmatch(rf"{re.escape(other)}(_\d+)+", name)}
+    bases = "|".join(map(re.escape, [*names, "extend"]))
+    fixed = {name for name in names if re.fullmatch(rf"(?:{bases})(_\d+)+", name)}
     return [name for name in names if name not in fixed]

@@ -389,7 +389,7 @@ def test_tflite_takes_the_signature_of_the_shortest_bucket(models, signatures):
     assert seen == [("prefill", 2, 3), ("decode", 2, 1), ("decode", 2, 1)]
 
 
-@pytest.mark.parametrize("name", ["gpt", "mistral", "llama"])
+@pytest.mark.parametrize("name", ["gpt", pytest.param("mistral", marks=pytest.mark.exhaustive), "llama"])
 def test_chunks_give_the_logits_of_keras(models, name):
     """Whole, in chunks of any sizes, and token by token: the caches of fixed shapes are those of the others."""
     steps, model = models.runtime(name, "tflite").steps, models.keras(name)
