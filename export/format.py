@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -61,6 +62,10 @@ class Format(Protocol):
     packs_weights: bool = False
     shares_loaded: bool = False
     made_from: str | None = None
+
+    def for_others(self, spec: ExportSpec) -> ExportSpec:
+        """The spec of files that another format is made from: none of these takes strings."""
+        return dataclasses.replace(spec, preprocessed={})
 
     def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
         """Writes the files of a spec.

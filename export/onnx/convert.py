@@ -68,7 +68,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     """
     options = spec.onnx or OnnxOptions()
     if spec.target is not None:  # Accelerators have few of the contrib operators.
-        options = dataclasses.replace(options, contrib_ops=False)
+        options = dataclasses.replace(options, cached_attention=False)
     if not spec.variables and traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
         raise ConversionError(ONNX, f"the weights are {size:.1f} GB, and the spec does not name its variables")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from keras_transformer.export.format import Format
 from keras_transformer.export.graph.interface_names import output_names
+from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ class OnnxFormat(Format):
         from keras_transformer.export.onnx.convert import write
 
         return write(traced, spec, directory)
+
+    def for_others(self, spec: ExportSpec) -> ExportSpec:
+        """Without the contrib operator that OpenVINO writes to its files and does not read from them."""
+        options = dataclasses.replace(spec.onnx or OnnxOptions(), cached_attention=False)
+        return dataclasses.replace(super().for_others(spec), onnx=options)
 
     def steps_inside(self, preprocessing: Preprocessing) -> Sequence[str]:
         from keras_transformer.export.onnx.preprocessing import steps_inside

@@ -21,6 +21,9 @@ class OnnxOptions:
             1.23 and later run.
         contrib_ops: bool. Whether contrib operators of ONNX Runtime (domain `com.microsoft`) may be used where the
             operator set lacks one. With False, files have standard operators only.
+        cached_attention: bool. Whether attention over a key/value cache, with the update of the cache, is the contrib
+            operator `GroupQueryAttention`, which reads filled slots only and writes in place. With False it is `ScatterND`
+            and `Attention`. Files for OpenVINO and for a target are written so.
         optimize: bool. Whether the graph is rewritten to fused operators. Without it, files have opset 18.
 
     Raises:
@@ -36,6 +39,7 @@ class OnnxOptions:
 
     opset: int | None = None
     contrib_ops: bool = True
+    cached_attention: bool = True
     optimize: bool = True
 
     def __post_init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -46,8 +45,8 @@ class Sources:
         """The source of a format."""
         if self._spec.preprocessed and format.takes_text:
             return Source(format, self._whole, self._spec.whole())
-        if any(FORMATS[name].made_from == format.name for name in self._names):  # Of which no file takes strings.
-            return Source(format, self._traced, dataclasses.replace(self._spec, preprocessed={}))
+        if any(FORMATS[name].made_from == format.name for name in self._names):
+            return Source(format, self._traced, format.for_others(self._spec))
         return Source(format, self._traced, self._spec)
 
     @functools.cached_property

@@ -144,8 +144,9 @@ def test_what_the_operator_would_compute_otherwise_stays(words):
     assert not found["GroupQueryAttention"]
 
 
-def test_standard_operators_only():
-    found = operators(graphs(OnnxOptions(contrib_ops=False))[1])
+@pytest.mark.parametrize("options", [OnnxOptions(contrib_ops=False), OnnxOptions(cached_attention=False)])
+def test_standard_operators_only(options):
+    found = operators(graphs(options)[1])
     assert found["Attention"] == 1
     assert not found["GroupQueryAttention"]
 

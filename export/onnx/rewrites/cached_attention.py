@@ -162,5 +162,5 @@ def _is_own(present: ir.Value, past: ir.Value) -> bool:
 
 
 def cache_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
-    """Returns the rule for attention over a cache, if contrib operators may be used."""
-    return [RuleSet([CachedAttention(dims)])] if options.contrib_ops else []
+    """Returns the rule for attention over a cache, if its operator may be used."""
+    return [RuleSet([CachedAttention(dims)])] if options.contrib_ops and options.cached_attention else []
