@@ -44,7 +44,7 @@ CASES = (
 # Of outputs that have no key in the Keras model.
 NAMES = {
     "outputs_in_order": ["b", "a", "c"],
-    "shared_tensors": [f"output_{number}" for number in range(5)],
+    **dict.fromkeys(("shared_tensors", "groups"), [f"output_{number}" for number in range(5)]),
 }
 # Of what Keras computes in 16 bits.
 LIMITS = {"half": 0.02}

@@ -34,6 +34,11 @@ class _Product(NamedTuple):
         return self.nodes[-1].outputs[0]
 
     @property
+    def name(self) -> str:
+        """The name of the product without its bias, as in the float file."""
+        return name_of(self.nodes[-1 if self.bias is None else -2].outputs[0])
+
+    @property
     def width(self) -> int:
         return int(attributes_of(self.nodes[0])["N"])
 
@@ -115,11 +120,11 @@ class Joiner:
         found = make(_PRODUCT, first.inputs[0], codes, scale, domain=CONTRIB, **options)
         if last == "Gemm":
             found = make("Gemm", products[0].sums, self._concat([each.offset for each in products], 1), found)
-        if products[0].bias is not None:
-            found = make("Add", found, self._concat([each.bias for each in products], 0))
         node = found.producer()
         if node is not None:
-            node.metadata_props[PARTS] = json.dumps({name_of(each.result): each.width for each in products})
+            node.metadata_props[PARTS] = json.dumps({each.name: each.width for each in products})
+        if products[0].bias is not None:
+            return make("Add", found, self._concat([each.bias for each in products], 0))
         return found
 
     def _concat(self, values: Sequence[ir.Value | None], axis: int) -> ir.Value:

@@ -48,7 +48,8 @@ class CachedAttention(Rule):
     """`Attention` over the slots up to that of each query, in a cache that the graph is handed and returns.
 
     The queries are a whole prompt from the first slot on, or one token at a slot of its own in each row. Further tokens of
-    several rows need an input that ONNX Runtime has from version 1.32 on: those stay as they are.
+    several rows need an input that ONNX Runtime has from version 1.32 on: those stay as they are. So do loops, in which the
+    operator would copy the cache.
     """
 
     def pattern(self, op: OperatorMaker, query: ir.Value, key: ir.Value, value: ir.Value, bias: ir.Value) -> ir.Value:
@@ -64,6 +65,8 @@ class CachedAttention(Rule):
         attended: ir.Value,
     ) -> bool:
         node, sizes = node_of(attended), sizes_of(query)
+        if context.graph_or_function is not context.model.graph:
+            return False
         if not {"scale"}.issuperset(node.attributes) or sizes is None or len(sizes) != 4 or not is_float(query):
             return False
         heads, width = sizes[1], sizes[3]
