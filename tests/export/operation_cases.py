@@ -639,8 +639,10 @@ for sizes, steps, padding, rates in (
     options = {"strides": [1, steps, steps, 1], "padding": padding, "dilations": [1, rates, rates, 1]}
     case(
         "Conv2DBackpropInput",
-        lambda x, sizes=sizes, of=options: RAW.Conv2DBackpropInput(
-            input_sizes=tf.stack([tf.shape(x)[0], *sizes, 4]), filter=KERNEL.swapaxes(2, 3), out_backprop=x, **of
+        (_compiled if rates > 1 else (lambda function: function))(
+            lambda x, sizes=sizes, of=options: RAW.Conv2DBackpropInput(
+                input_sizes=tf.stack([tf.shape(x)[0], *sizes, 4]), filter=KERNEL.swapaxes(2, 3), out_backprop=x, **of
+            )
         ),
         IMAGES[:, :5, :8] if steps != 4 else IMAGES[:, :5, :7],
         name=f"{sizes} {padding} {steps} {rates}",

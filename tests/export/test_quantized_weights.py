@@ -121,9 +121,9 @@ def lost_offset(arrays, graph):
 def no_offsets(arrays, graph):
     """The sum with the product of the offsets becomes the product of the codes alone."""
     for node in graph.node:
-        if node.op_type == "Add" and node.input[0].endswith("/scaled"):
+        if node.op_type == "Gemm" and len(node.input) == 3 and node.input[2] not in arrays:
             node.op_type = "Identity"
-            del node.input[1]
+            del node.input[:2]
 
 
 def zero_point(arrays, graph):
