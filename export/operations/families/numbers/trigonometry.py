@@ -93,14 +93,14 @@ def inverse_hyperbolic_sine(x: Tensor) -> Tensor:
 
 
 def _log_of_double(x: Tensor) -> Tensor:
-    """LiteRT's logarithm of infinity is 88.4 on processors without AVX-512."""
-    return tf.where(tf.equal(x, math.inf), x, tf.math.log(x) + math.log(2))
+    """LiteRT's logarithm of infinity is 88.4 on processors without AVX-512; its converter stores infinity as a number."""
+    return tf.where(x > tf.float32.max, x, tf.math.log(x) + math.log(2))
 
 
 def inverse_hyperbolic_tangent(x: Tensor) -> Tensor:
     size = tf.abs(x)
     inside = 0.5 * tf.sign(x) * tf.math.log1p(2.0 * size / (1.0 - size))
-    return tf.where(tf.equal(size, 1.0), x * math.inf, inside)
+    return tf.where(tf.equal(size, 1.0), x / (1.0 - size), inside)
 
 
 OPERATIONS = (
