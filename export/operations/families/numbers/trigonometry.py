@@ -81,7 +81,7 @@ def hyperbolic_sine(x: Tensor) -> Tensor:
 def inverse_hyperbolic_cosine(x: Tensor) -> Tensor:
     beyond = tf.minimum(x, _LARGE) - 1.0
     near = tf.math.log1p(beyond + tf.sqrt(beyond) * tf.sqrt(beyond + 2.0))
-    return tf.where(x > _LARGE, _log_of_double(x), near)
+    return or_nan(x, tf.where(x > _LARGE, _log_of_double(x), near))
 
 
 def inverse_hyperbolic_sine(x: Tensor) -> Tensor:
