@@ -109,7 +109,7 @@ def test_arrays_texts_and_proofs(exported, language, bundles, backend):
     assert words == [gpt.generate("abc", max_new_tokens=6)] * 2
     assert beam == translator.generate(["abc", "d"], max_new_tokens=6, sampler="beam")
     runtime = {"onnx": "onnxruntime", "tflite": "ai_edge_litert"}[backend]
-    assert set(found) - {"cython_runtime", "google", "flatbuffers", "packaging", "lazy_loader"} == {
+    assert set(found) - {"cython_runtime", "google", "flatbuffers", "packaging", "lazy_loader", "ml_dtypes"} == {
         "keras_transformer",
         "numpy",
         runtime,
