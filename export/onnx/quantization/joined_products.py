@@ -6,6 +6,7 @@ products stay in the metadata of the node that computes them, by which the weigh
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -59,6 +60,7 @@ class Joiner:
 
     def __init__(self, graph: ir.Graph, top: Top) -> None:
         self._graph, self._top = graph, top
+        self._store = functools.partial(add_constant, graph)
 
     def run(self, is_single: bool) -> None:
         """Joins the projections of attention over a cache; in a graph of single tokens, all with the same activations.
@@ -114,11 +116,11 @@ class Joiner:
 
     def _joined(self, make: NodeMaker, products: Sequence[_Product]) -> ir.Value:
         """The result of products as one, with their offsets and biases."""
-        first, last = products[0].nodes[0], "Gemm" if products[0].offset is not None else _PRODUCT
+        first = products[0].nodes[0]
         codes, scale = (self._concat([each.nodes[0].inputs[number] for each in products], 0) for number in (1, 2))
         options = attributes_of(first) | {"N": sum(each.width for each in products)}
         found = make(_PRODUCT, first.inputs[0], codes, scale, domain=CONTRIB, **options)
-        if last == "Gemm":
+        if products[0].offset is not None:
             found = make("Gemm", products[0].sums, self._concat([each.offset for each in products], 1), found)
         node = found.producer()
         if node is not None:
@@ -131,9 +133,6 @@ class Joiner:
         name = f"{name_of(values[0])}/joined"
         self._top[name] = make_node("Concat", tuple(values), name, name, axis=axis)
         return self._top[name].outputs[0]
-
-    def _store(self, name: str, array: np.ndarray) -> ir.Value:
-        return add_constant(self._graph, name, array)
 
     def _remove(self, nodes: Sequence[ir.Node]) -> None:
         """Removes nodes of which nothing is read any more, the last first."""

@@ -9,9 +9,7 @@ import onnx_ir as ir
 from onnxscript.rewriter import MatchContext
 
 from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes, sizes_of
-from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, attributes_of, node_of, scalar
-
-_SWAP = [0, 2, 1, 3]
+from keras_transformer.export.onnx.rewrites.rule import SWAP, OperatorMaker, Rule, attributes_of, node_of, scalar
 
 
 class ScaleIntoAttention(Rule):
@@ -50,15 +48,15 @@ class TokensFirst(Rule):
 
     def attention(self, op: OperatorMaker, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
         return op.Attention(
-            op.Transpose(query, perm=_SWAP),
-            op.Transpose(key, perm=_SWAP),
-            op.Transpose(value, perm=_SWAP),
+            op.Transpose(query, perm=SWAP),
+            op.Transpose(key, perm=SWAP),
+            op.Transpose(value, perm=SWAP),
             _allow_other_inputs=True,
             _outputs=["attended"],
         )
 
     def pattern(self, op: OperatorMaker, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
-        return op.Transpose(self.attention(op, query, key, value), perm=_SWAP)
+        return op.Transpose(self.attention(op, query, key, value), perm=SWAP)
 
     def check(self, context: MatchContext, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value) -> bool:
         shapes = [sizes_of(each) for each in (query, key, value)]
@@ -91,7 +89,7 @@ class TokensFirstMasked(TokensFirst):
     """The same where queries without a visible key are set to zero in between, by `seen` `(B, 1, T | 1, 1)`."""
 
     def pattern(self, op: OperatorMaker, query: ir.Value, key: ir.Value, value: ir.Value, seen: ir.Value) -> ir.Value:
-        return op.Transpose(op.Mul(self.attention(op, query, key, value), seen), perm=_SWAP)
+        return op.Transpose(op.Mul(self.attention(op, query, key, value), seen), perm=SWAP)
 
     def check(
         self, context: MatchContext, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value, seen: ir.Value

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from keras_transformer.export.onnx.passes.shapes.integers import Sizes
 from keras_transformer.export.onnx.rewrites.cache_slots import CacheUpdate, Slots
-from keras_transformer.export.onnx.rewrites.masks import LOWEST
+from keras_transformer.export.onnx.rewrites.masks import LOWEST, hidden_by
 from keras_transformer.export.onnx.rewrites.rule import scalar
 
 EVERY_SLOT = -1
@@ -83,18 +83,8 @@ class CausalMask:
 def _shown_by(bias: ir.Value | None) -> ir.Value | None:
     """The mask where a bias is 0, if it hides everything else; or None."""
     node = None if bias is None else bias.producer()
-    if node is not None and node.op_type == "Expand":
-        return _shown_by(node.inputs[0])
-    if node is None or node.op_type != "Mul":
-        return None
-    for number, hidden in (node.inputs, node.inputs[::-1]):
-        lowest, cast = scalar(number), None if hidden is None else hidden.producer()
-        if lowest is None or lowest > LOWEST or cast is None or cast.op_type != "Cast":
-            continue
-        inverse = None if cast.inputs[0] is None else cast.inputs[0].producer()
-        if inverse is not None and inverse.op_type == "Not":
-            return inverse.inputs[0]
-    return None
+    found = hidden_by(node.inputs[0] if node is not None and node.op_type == "Expand" else bias)
+    return found[1] if found is not None and found[0] <= LOWEST else None
 
 
 def _conjuncts(mask: ir.Value) -> Iterator[ir.Value]:

@@ -10,9 +10,7 @@ import onnx_ir as ir
 from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes
 from keras_transformer.export.onnx.rewrites.cache_slots import CacheUpdate, Slots
 from keras_transformer.export.onnx.rewrites.rotary import cos_sin_angles
-from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, node_of, scalar
-
-_TOKENS_FIRST = [0, 2, 1, 3]
+from keras_transformer.export.onnx.rewrites.rule import SWAP, OperatorMaker, node_of, scalar
 
 
 class Rotation(NamedTuple):
@@ -77,7 +75,7 @@ def _rotated(value: ir.Value | None, is_turned: bool) -> tuple[ir.Node | None, f
                 break
             scale, value = scale * found[0], node.inputs[factors.index(None)]
         elif node.op_type == "Transpose" and not is_turned:
-            if list(node.attributes.get_ints("perm") or ()) != _TOKENS_FIRST:
+            if list(node.attributes.get_ints("perm") or ()) != SWAP:
                 break
             is_turned = True
         elif node.op_type != "Reshape" or not is_turned:

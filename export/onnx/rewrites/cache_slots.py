@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import Sizes, constant, known_sizes, sizes_of
-from keras_transformer.export.onnx.passes.shapes.symbolic import multiply
+from keras_transformer.export.onnx.passes.shapes.symbolic import Size, multiply
 from keras_transformer.export.onnx.rewrites.rule import scalar
 
-Size: TypeAlias = int | str | None
 _MOVES = ("Reshape", "Unsqueeze", "Squeeze", "Cast", "Identity")
 
 

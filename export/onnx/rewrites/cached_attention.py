@@ -21,9 +21,16 @@ from keras_transformer.export.onnx.passes.shapes.integers import known_sizes, si
 from keras_transformer.export.onnx.rewrites.cache_masks import CausalMask
 from keras_transformer.export.onnx.rewrites.cache_rotations import Rotation, rotation_of
 from keras_transformer.export.onnx.rewrites.cache_slots import CacheUpdate, Slots
-from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, is_float, node_of, results_of
+from keras_transformer.export.onnx.rewrites.rule import (
+    SWAP,
+    OperatorMaker,
+    Rule,
+    RuleSet,
+    is_float,
+    node_of,
+    results_of,
+)
 
-_TOKENS_FIRST = [0, 2, 1, 3]
 # What the kernel asks for: of the width of a head, and of the rotated half of one.
 _WIDTH, _HALF = 8, 8
 
@@ -119,7 +126,7 @@ class CachedAttention(Rule):
             new.name, new.type, new.shape = old.name, old.type, old.shape
             old.replace_all_uses_with(new, replace_graph_outputs=True)
         heads = self.ints(op, 0, 0, known_sizes(query)[1], known_sizes(query)[3])
-        return op.Transpose(op.Reshape(found, heads), perm=_TOKENS_FIRST)
+        return op.Transpose(op.Reshape(found, heads), perm=SWAP)
 
     def _inputs(self, op: OperatorMaker, query: ir.Value, cached: _Cached) -> _Inputs | None:
         (batch, heads, length, width), key_heads = known_sizes(query), known_sizes(cached.keys.past)[1]
@@ -129,7 +136,7 @@ class CachedAttention(Rule):
             return None
         rotation = self._rotation(query, keys)
         if rotation is None:
-            new = op.Reshape(op.Transpose(query, perm=_TOKENS_FIRST), flat), op.Reshape(keys.update, flat_keys)
+            new = op.Reshape(op.Transpose(query, perm=SWAP), flat), op.Reshape(keys.update, flat_keys)
             tables, scale, options = [], 1.0, {}
         else:
             new, tables, scale = rotation[:2], rotation.tables(op, filled[1]), rotation.scale

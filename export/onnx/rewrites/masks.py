@@ -20,7 +20,7 @@ class SelectAsBias(Rule):
         return op.Softmax(op.Add(op.Mul(shown, scores), hidden), _outputs=["weights"])
 
     def check(self, context: MatchContext, shown: ir.Value, hidden: ir.Value, **_: object) -> bool:
-        return _hides(hidden, shown, lambda number: number is not None and number <= LOWEST)
+        return _hides(hidden, shown, lambda number: number <= LOWEST)
 
     def rewrite(
         self, op: OperatorMaker, shown: ir.Value, scores: ir.Value, hidden: ir.Value, weights: ir.Value
@@ -74,7 +74,7 @@ class WeightsWhereShown(Rule):
         **_: object,
     ) -> bool:
         is_last = node_of(weights).attributes.get_int("axis", -1) in (-1, 3) and len(sizes_of(shown) or ()) == 4
-        lowest = _hides(hidden, shown, lambda number: number is not None and number <= LOWEST)
+        lowest = _hides(hidden, shown, lambda number: number <= LOWEST)
         return is_last and lowest and _hides(nothing, shown, lambda number: number == 0)
 
     def rewrite(
@@ -93,15 +93,22 @@ class WeightsWhereShown(Rule):
 
 def _hides(bias, shown, is_right):
     """Whether a bias is a number that `is_right` accepts where `shown` is 0, and 0 where it is 1."""
-    node, mask = bias.producer(), _cast_of(shown)
-    if node is None or node.op_type != "Mul" or mask is None:
-        return False
-    for number, hidden in (node.inputs, node.inputs[::-1]):
-        negated = _cast_of(hidden)
+    found, mask = hidden_by(bias), _cast_of(shown)
+    return found is not None and found[1] is mask and is_right(found[0])
+
+
+def hidden_by(bias: ir.Value | None) -> tuple[float, ir.Value] | None:
+    """Returns the number that a bias is where a mask is False, and the mask, if it is 0 elsewhere; or None."""
+    node = None if bias is None else bias.producer()
+    if node is None or node.op_type != "Mul":
+        return None
+    for factor, hidden in (node.inputs, node.inputs[::-1]):
+        number, negated = scalar(factor), _cast_of(hidden)
         opposite = None if negated is None else negated.producer()
-        if is_right(scalar(number)) and opposite is not None and opposite.op_type == "Not":
-            return opposite.inputs[0] is mask
-    return False
+        mask = opposite.inputs[0] if opposite is not None and opposite.op_type == "Not" else None
+        if number is not None and mask is not None:
+            return number, mask
+    return None
 
 
 def _cast_of(value):

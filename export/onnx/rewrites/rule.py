@@ -12,6 +12,8 @@ from onnxscript.rewriter import pattern
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import constant
 
+# The order of axes that swaps tokens and heads.
+SWAP = [0, 2, 1, 3]
 # Suffixes of constants that were made of a weight: `naming` finds the weight by them.
 VECTOR, TRANSPOSED = "/as_vector", "/transposed"
 
