@@ -133,7 +133,7 @@ class PartialRotaryEmbeddingOfPairs(PartialRotaryEmbedding, RotaryEmbeddingOfPai
     """The same for pairs."""
 
 
-def cos_sin_angles(cos, sin):
+def cos_sin_angles(cos: ir.Value, sin: ir.Value) -> tuple[ir.Value | None, float | None]:
     """The common angles of cosine and sine and the common factor, or two None."""
     (kind, angles, factor), (other_kind, other, other_factor) = _angle(cos), _angle(sin)
     is_pair = (kind, other_kind) == ("Cos", "Sin") and angles is other and factor == other_factor
