@@ -99,7 +99,10 @@ class TestFile:
         [
             ("tolerence = 1.0", "no option 'tolerence'; valid: dynamic_axes, .*; did you mean 'tolerance'"),
             ("evaluation = 1", "no option 'evaluation'"),
-            ("[onnx]\nopsets = 18", r"\[onnx\] has no option 'opsets'; valid: opset, contrib_ops, cached_attention, optimize"),
+            (
+                "[onnx]\nopsets = 18",
+                r"\[onnx\] has no option 'opsets'; valid: opset, contrib_ops, cached_attention, optimize",
+            ),
             ("onnx = 18", r"\[onnx\] must be a table. Received: 18"),
             ("[generation]\nbuckets = 18", r"\[generation\] has no option 'buckets'"),
             ("[dynamic_axes]\nx = 3", r"\[dynamic_axes\] takes tables by input"),
