@@ -1,6 +1,6 @@
 """Small tasks of KerasHub that generate text, with random weights and tokenizers trained on the spot.
 
-`keras_hub_texts.py` exports each, and the tests some. Presets cannot be downloaded everywhere; what they hold is of this form.
+`keras_hub_texts.py` exports each, and the tests some. Presets cannot be downloaded everywhere: they are of this form.
 """
 
 import inspect
@@ -21,10 +21,34 @@ _LONGEST, _LENGTH = 128, 96
 _PAIRS, _PIECES = 300, 400
 _WINDOW = 8
 # The special tokens of the families.
-_OF_PAIRS = """<|endoftext|> <s> </s> <pad> <|im_start|> <|im_end|> <|begin_of_text|> <|end_of_text|> <|eot_id|>
-<|start_header_id|> <|end_header_id|> <think> </think>""".split()
-_OF_PIECES = """<start_of_turn> <end_of_turn> <|endoftext|> <mask> [multimodal] <image_soft_token> <audio_soft_token>
-<start_of_image> <end_of_image> <start_of_audio> <end_of_audio>""".split()
+_OF_PAIRS = [
+    "<|endoftext|>",
+    "<s>",
+    "</s>",
+    "<pad>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<think>",
+    "</think>",
+]
+_OF_PIECES = [
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<mask>",
+    "[multimodal]",
+    "<image_soft_token>",
+    "<audio_soft_token>",
+    "<start_of_image>",
+    "<end_of_image>",
+    "<start_of_audio>",
+    "<end_of_audio>",
+]
 # Models that take images too, built for texts alone.
 _TEXTS_ALONE = {"Gemma3Tokenizer": {"has_vision_tokens": False}, "Gemma4Tokenizer": {"has_vision_tokens": False}}
 
@@ -55,7 +79,7 @@ def build(name, dtype=None):
     taken = inspect.signature(preprocessor).parameters
     others = {each: None for each in ("image_converter", "audio_converter", "video_converter") if each in taken}
     task = cls(backbone=backbone, preprocessor=preprocessor(tokenizer, sequence_length=_LENGTH, **others))
-    task.compile(sampler="greedy")
+    task.compile(sampler="greedy", jit_compile=False)
     return task
 
 
@@ -64,7 +88,9 @@ def _backbone(cls, vocabulary_size, dtype):
     sizes = {"max_sequence_length": _LONGEST, "sliding_window": _WINDOW, "sliding_window_size": _WINDOW}
     sizes |= dict.fromkeys(("vocabulary_size", "vocab_size"), vocabulary_size)
     own = {name: size for name, size in sizes.items() if name in parameters}
-    backbone = _built(Part(cls.__name__, {**ARGUMENTS.get(cls.__name__, {}), **own, **({"dtype": dtype} if dtype else {})}))
+    backbone = _built(
+        Part(cls.__name__, {**ARGUMENTS.get(cls.__name__, {}), **own, **({"dtype": dtype} if dtype else {})})
+    )
     random = np.random.default_rng(0)
     for weight in backbone.weights:
         if weight.trainable:  # Not the initial values, by which all texts are one token.
@@ -94,7 +120,10 @@ def _pairs():
     vocabulary = dict(found["vocab"])
     for token in _OF_PAIRS:
         vocabulary.setdefault(token, len(vocabulary))
-    return {"vocabulary": vocabulary, "merges": [each if isinstance(each, str) else " ".join(each) for each in found["merges"]]}
+    return {
+        "vocabulary": vocabulary,
+        "merges": [each if isinstance(each, str) else " ".join(each) for each in found["merges"]],
+    }
 
 
 def _pieces(is_gemma):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Protocol
 
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
 from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
 from keras_transformer.text.tokenizers.sentencepiece import SentencePiece
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.utils.errors import library_exceptions, one_line
-from keras_transformer.utils.types import SpecialTokens
+from keras_transformer.utils.types import JsonObject, SpecialTokens
 
 # Attributes of KerasHub, and the roles of their tokens. A token has one role of each name.
 _ROLES = {
@@ -22,7 +22,22 @@ _ROLES = {
     "sep_token": "separator",
     "mask_token": "mask",
 }
-_SPACES = (" ", "  ", "   ", "\t", "\n", "\n\n", "\r\n", " \n ", "\u00a0", "\u3000", "\u2009", "\u200b", "\ufeff", "\x0b")
+_SPACES = (
+    " ",
+    "  ",
+    "   ",
+    "\t",
+    "\n",
+    "\n\n",
+    "\r\n",
+    " \n ",
+    "\u00a0",
+    "\u3000",
+    "\u2009",
+    "\u200b",
+    "\ufeff",
+    "\x0b",
+)
 _CONTROLS = ("\x00", "\x01", "\x07", "\x1b[0m", "\x7f", "\x85", "\u2028", "\ufffd")
 _WORDS = (
     "The quick brown fox jumps over the lazy dog.",
@@ -48,7 +63,13 @@ _WORDS = (
 )
 
 
-def from_keras_hub(tokenizer: Any, chat_template: str | None = None) -> Tokenizer:
+class _HubTokenizer(Protocol):
+    """A tokenizer of KerasHub, whose assets are read by name."""
+
+    def __call__(self, inputs: str, /) -> Sequence[int]: ...
+
+
+def from_keras_hub(tokenizer: _HubTokenizer, chat_template: str | None = None) -> Tokenizer:
     """Returns the tokenizer of this package that is equal to one of KerasHub: byte-pair, WordPiece or SentencePiece.
 
     Before it is returned, it has encoded some hundred lines of several languages, with white space, control characters and
@@ -90,7 +111,7 @@ def from_keras_hub(tokenizer: Any, chat_template: str | None = None) -> Tokenize
     return found
 
 
-def _converted(tokenizer: Any, chat_template: str | None) -> Tokenizer | None:
+def _converted(tokenizer: _HubTokenizer, chat_template: str | None) -> Tokenizer | None:
     """The tokenizer of this package, before it is compared; None for one that is not known."""
     roles = _roles(tokenizer)
     proto = getattr(tokenizer, "proto", None)
@@ -103,17 +124,17 @@ def _converted(tokenizer: Any, chat_template: str | None) -> Tokenizer | None:
     return HuggingFaceTokenizer(pipeline.to_str(), roles, chat_template=chat_template)
 
 
-def _roles(tokenizer: Any) -> SpecialTokens:
+def _roles(tokenizer: _HubTokenizer) -> SpecialTokens:
     """The special tokens by role; those that have none are additional."""
     tokens = {role: getattr(tokenizer, name, None) for name, role in _ROLES.items()}
-    found: dict[str, Any] = {role: token for role, token in tokens.items() if isinstance(token, str)}
+    found: JsonObject = {role: token for role, token in tokens.items() if isinstance(token, str)}
     names = getattr(tokenizer, "_special_token_attrs", ())
     others = {getattr(tokenizer, name, None) for name in names} - set(found.values())
     additional = sorted(token for token in others if isinstance(token, str))
     return {**found, "additional": additional} if additional else found
 
 
-def _ids(tokenizer: Any, text: str) -> list[int]:
+def _ids(tokenizer: _HubTokenizer, text: str) -> list[int]:
     """The ids of KerasHub."""
     try:
         return [int(token) for token in tokenizer(text)]

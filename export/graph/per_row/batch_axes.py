@@ -24,14 +24,17 @@ MIXED = -1
 
 
 def batch_axes(
-    graph: TracedGraph, variables: Mapping[str, keras.Variable], specs: Mapping[str, tf.TensorSpec], sizes: Mapping[str, int]
+    graph: TracedGraph,
+    variables: Mapping[str, keras.Variable],
+    specs: Mapping[str, tf.TensorSpec],
+    sizes: Mapping[str, int],
 ) -> dict[str, int]:
     """The axis of rows of each tensor that has one.
 
     Args:
         graph: `TracedGraph`.
         variables: dict of the name of the placeholder of a weight to the variable.
-        specs: dict of the name of an input to its `tf.TensorSpec`. The first axis of those with a dynamic one is that of rows.
+        specs: dict of the name of an input to its `tf.TensorSpec`. The first axis is that of rows, if it is dynamic.
         sizes: dict of the name of an input to the size of its other dynamic axes.
 
     Returns:

@@ -12,12 +12,71 @@ from keras_transformer.export.graph.per_row.values import PerRow, Value, aligned
 Rule = Callable[[Step], list[Value]]
 
 # The result has the broadcast shape of all operands.
-BY_ELEMENT = """
-Abs Add AddV2 Atan2 Cast Ceil Cos Cosh Div Equal Exp Expm1 Floor FloorDiv FloorMod Greater GreaterEqual Identity Inv
-IsFinite IsInf IsNan LeakyRelu Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr Maximum Minimum Mod Mul MulNoNan Neg
-NotEqual OnesLike Pow PreventGradient RealDiv Reciprocal Relu Rint Round Rsqrt Select SelectV2 Sigmoid Sign Sin Sinh Sqrt
-Square SquaredDifference StopGradient Sub Tan Tanh TruncateDiv TruncateMod Xdivy ZerosLike
-""".split()
+BY_ELEMENT = [
+    "Abs",
+    "Add",
+    "AddV2",
+    "Atan2",
+    "Cast",
+    "Ceil",
+    "Cos",
+    "Cosh",
+    "Div",
+    "Equal",
+    "Exp",
+    "Expm1",
+    "Floor",
+    "FloorDiv",
+    "FloorMod",
+    "Greater",
+    "GreaterEqual",
+    "Identity",
+    "Inv",
+    "IsFinite",
+    "IsInf",
+    "IsNan",
+    "LeakyRelu",
+    "Less",
+    "LessEqual",
+    "Log",
+    "Log1p",
+    "LogicalAnd",
+    "LogicalNot",
+    "LogicalOr",
+    "Maximum",
+    "Minimum",
+    "Mod",
+    "Mul",
+    "MulNoNan",
+    "Neg",
+    "NotEqual",
+    "OnesLike",
+    "Pow",
+    "PreventGradient",
+    "RealDiv",
+    "Reciprocal",
+    "Relu",
+    "Rint",
+    "Round",
+    "Rsqrt",
+    "Select",
+    "SelectV2",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Sqrt",
+    "Square",
+    "SquaredDifference",
+    "StopGradient",
+    "Sub",
+    "Tan",
+    "Tanh",
+    "TruncateDiv",
+    "TruncateMod",
+    "Xdivy",
+    "ZerosLike",
+]
 _REDUCTIONS = ("All", "Any", "Max", "Mean", "Min", "Prod", "Sum")
 # A letter that equations of Keras do not use.
 _ROWS = "Z"
@@ -65,10 +124,8 @@ def product(step: Step) -> list[Value]:
     values = [joined(each) for each in step.values]
     axis = step.batch_axis
     tensors = [aligned(each, step.rank, axis) if isinstance(each, PerRow) else each for each in values]
-    first, second = (("transpose_a", "transpose_b") if step.node.op == "MatMul" else ("adj_x", "adj_y"))
-    found = tf.matmul(
-        *tensors, transpose_a=step.node.attr[first].b, transpose_b=step.node.attr[second].b
-    )
+    first, second = ("transpose_a", "transpose_b") if step.node.op == "MatMul" else ("adj_x", "adj_y")
+    found = tf.matmul(*tensors, transpose_a=step.node.attr[first].b, transpose_b=step.node.attr[second].b)
     return [step.result(found)]
 
 

@@ -36,7 +36,7 @@ class Evaluation:
     def __init__(self, graph: TracedGraph, given: Mapping[str, Value], axes: Mapping[str, int]) -> None:
         self._nodes = {node.name: node for node in graph.graph_def.node}
         self._values: dict[str, list[Value]] = {name: [value] for name, value in given.items()}
-        self._constants = {name for name in given if name in graph.weights}
+        self._weights = set(graph.weights)
         self._axes = axes
         library = graph.graph_def.library
         if library.function:
@@ -58,18 +58,14 @@ class Evaluation:
         return self._read(tensor)
 
     def reads_only(self, tensor: str, source: str) -> bool:
-        """Whether a tensor, which is not evaluated yet, is computed from another one and from weights alone."""
+        """Whether a tensor, which is not evaluated yet, is computed from one that is, and from weights alone."""
         start = node_name(source)
         read = {node_name(each) for node in self._missing([tensor]) for each in _sources(node)}
-        known = {name for name in read if name in self._values and name != start}
-        return start in read and all(self._is_constant(name) for name in known)
+        return start in read and {name for name in read if name in self._values} <= {start, *self._weights}
 
     def replace(self, tensor: str, value: Value) -> None:
         """Puts a value in the place of that of a tensor, for all that is not evaluated yet."""
         self._values[node_name(tensor)] = [value]
-
-    def _is_constant(self, name: str) -> bool:
-        return name in self._constants or self._nodes[name].op == "Const"
 
     def _missing(self, tensors: Iterable[str]) -> list[NodeDef]:
         """The operations that are still to be evaluated for tensors, in their order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -82,7 +82,7 @@ class Step:
         """A tensor made of `operands` as the result: one that depends on the index alone is `PerRow`."""
         return PerRow(tensor) if self.batch_axis is None else tensor
 
-    def emitted(self, inputs: Sequence[Tensor], **changes: Any) -> list[Tensor]:
+    def emitted(self, inputs: Sequence[Tensor], **changes: int) -> list[Tensor]:
         """The results of the operation on tensors, in the graph that is being traced.
 
         Args:

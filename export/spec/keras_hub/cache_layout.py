@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ from keras_transformer.export.graph.per_row.values import Stacked, Value, joined
 from keras_transformer.export.graph.replaced_layers import methods_set
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.errors import library_exceptions, one_line
-from keras_transformer.utils.types import Cache, Tensor
+from keras_transformer.utils.types import Cache, Tensor, Tensors
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -68,7 +68,11 @@ class CacheLayout:
         self._structure = _empty_cache(task, _ROWS, _LENGTH)
         small, wide, long = (
             keras.tree.flatten(each)
-            for each in (self._structure, _empty_cache(task, _ROWS + 1, _LENGTH), _empty_cache(task, _ROWS, _LENGTH + 2))
+            for each in (
+                self._structure,
+                _empty_cache(task, _ROWS + 1, _LENGTH),
+                _empty_cache(task, _ROWS, _LENGTH + 2),
+            )
         )
         paths = [tuple(map(int, path)) for path, _ in keras.tree.flatten_with_path(self._structure)]
         self.leaves = [_leaf(task, *each) for each in zip(small, wide, long, paths, strict=True)]
@@ -96,17 +100,20 @@ class CacheLayout:
         """A cache of zeros."""
         sizes = {_BATCH: batch_size, _SLOTS: length}
         return {
-            each.name: ops.zeros([sizes[axis] if axis else size for axis, size in zip(each.axes, each.shape, strict=True)],
-                                 each.dtype)
+            each.name: ops.zeros(
+                [sizes[axis] if axis else size for axis, size in zip(each.axes, each.shape, strict=True)], each.dtype
+            )
             for each in self.specs()
         }
 
     def leaf_values(self, cache: Cache) -> list[Value]:
         """The named tensors as the leaves, of which some are stacks."""
         parts = iter([cache[each.name] for each in self.specs()])
-        return [_stacked(leaf.shape[1 : 1 + depth], parts) for leaf, depth in zip(self.leaves, self._depths, strict=True)]
+        return [
+            _stacked(leaf.shape[1 : 1 + depth], parts) for leaf, depth in zip(self.leaves, self._depths, strict=True)
+        ]
 
-    def packed(self, leaves: Sequence[Tensor]) -> Any:
+    def packed(self, leaves: Sequence[Tensor]) -> Tensors:
         """Leaves in the structure of the task."""
         return keras.tree.pack_sequence_as(self._structure, list(leaves))
 
@@ -122,12 +129,12 @@ class _Captured(Exception):
     """Ends the building of a cache when that is known."""
 
 
-def _empty_cache(task: keras.Model, rows: int, length: int) -> Any:
+def _empty_cache(task: keras.Model, rows: int, length: int) -> Tensors:
     """The cache with which a task begins to read texts."""
-    found: list[Any] = []
+    found: list[Tensors] = []
     parameters = list(inspect.signature(getattr(task, CALL)).parameters)
 
-    def captured(*args: object, **kwargs: Any) -> None:
+    def captured(*args: Tensors, **kwargs: Tensors) -> None:
         found.append({**dict(zip(parameters, args, strict=False)), **kwargs}["cache"])
         raise _Captured
 
@@ -145,7 +152,7 @@ def _empty_cache(task: keras.Model, rows: int, length: int) -> Any:
 
 def _refused(task: keras.Model, reason: str) -> InvalidModelError:
     return InvalidModelError(
-        f"'{task.name}' ({type(task).__name__}) makes no cache for texts alone: {reason}", Remedy.HUB_CACHE
+        f"'{task.name}' ({type(task).__name__}) makes no cache for texts alone: {reason}", Remedy.UNCACHED
     )
 
 
@@ -190,7 +197,7 @@ def _name(place: tuple[int, ...]) -> str:
     return "_".join(map(str, ("cache", *place)))
 
 
-def _stacked(sizes: Sequence[int | str], parts: Any) -> Value:
+def _stacked(sizes: Sequence[int | str], parts: Iterator[Tensor]) -> Value:
     if not sizes:
         return next(parts)
     return Stacked(1, tuple(_stacked(sizes[1:], parts) for _ in range(int(sizes[0]))))

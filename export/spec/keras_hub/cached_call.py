@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
@@ -26,6 +26,10 @@ from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Cache, Tensor
 
 _TOKENS, _INDEX = "token_ids", "cache_index"
+# The shapes of the tokens and of the tensors of the cache.
+_Key: TypeAlias = "tuple[tuple[int | None, ...], tuple[tuple[int | None, ...], ...]]"
+# A graph, and the axes of rows of its tensors.
+_Trace: TypeAlias = "tuple[TracedGraph, dict[str, int]]"
 # Tokens and slots with which the axes of rows are looked for.
 _NEW, _SLOTS = 3, 11
 
@@ -50,7 +54,7 @@ class CachedCall:
         self._task = task
         self._layers = layers_in_order(task)
         self._variables = dict(zip(weight_labels(task.variables), task.variables, strict=True))
-        self._traces: dict[Any, tuple[TracedGraph, dict[str, int]]] = {}
+        self._traces: dict[_Key, _Trace] = {}
         self.layout = CacheLayout(task)
         graph, _ = self._traced((None, None), [each.spec("").shape for each in self.layout.leaves])
         self.layout.set_parts(graph, self._leaf_names)
@@ -77,16 +81,35 @@ class CachedCall:
         graph, axes = self._traced(tuple(token_ids.shape), [_shape_of(each) for each in leaves])
         given: dict[str, Value] = {_TOKENS: token_ids, _INDEX: _position(index, token_ids)}
         given |= zip(self._leaf_names, leaves, strict=True)
-        given |= {name: tf.convert_to_tensor(self._variables[name]) for name in graph.weights}
-        outer = tf.compat.v1.get_default_graph()
-        given |= {name: outer.capture(each) for name, each in graph.captures.items()}
-        evaluation = Evaluation(graph, given, axes)
+        evaluation = self._evaluation(graph, axes, given)
         hidden = joined(evaluation.value(graph.outputs["hidden_states"]))
         after = [evaluation.value(graph.outputs[name]) for name in self._leaf_names]
-        logits = _logits(evaluation, graph, hidden, lengths)
+        if lengths is None:
+            return joined(evaluation.value(graph.outputs["logits"])), hidden, self.layout.named(after)
+        last = take_rows(hidden, lengths - 1, 1)
+        logits = self._head(given, last)
+        if logits is None:
+            logits = take_rows(joined(evaluation.value(graph.outputs["logits"])), lengths - 1, 1)
         return logits, hidden, self.layout.named(after)
 
-    def _traced(self, tokens: Sequence[int | None], leaves: Sequence[Sequence[int | None]]) -> Any:
+    def _head(self, given: dict[str, Value], last: Tensor) -> Tensor | None:
+        """The logits after the last token of each row, which the head then reads alone; None where it reads more."""
+        shapes = [_shape_of(given[name]) for name in self._leaf_names]
+        graph, axes = self._traced((given[_TOKENS].shape[0], 1), shapes)
+        evaluation = self._evaluation(graph, axes, given)
+        source = evaluation.source(graph.outputs["hidden_states"])
+        evaluation.replace(source, last)
+        name = graph.outputs["logits"]
+        return joined(evaluation.value(name)) if evaluation.reads_only(name, source) else None
+
+    def _evaluation(self, graph: TracedGraph, axes: dict[str, int], inputs: dict[str, Value]) -> Evaluation:
+        """The evaluation of a graph of the step on inputs, with the weights of the task."""
+        outer = tf.compat.v1.get_default_graph()
+        weights = {name: tf.convert_to_tensor(self._variables[name]) for name in graph.weights}
+        captures = {name: outer.capture(each) for name, each in graph.captures.items()}
+        return Evaluation(graph, {**inputs, **weights, **captures}, axes)
+
+    def _traced(self, tokens: Sequence[int | None], leaves: Sequence[Sequence[int | None]]) -> _Trace:
         """The graph of the step for these shapes, and the axes of rows of its tensors."""
         key = (tuple(tokens), tuple(map(tuple, leaves)))
         if key not in self._traces:
@@ -94,9 +117,10 @@ class CachedCall:
                 self._traces[key] = self._trace(*key)
         return self._traces[key]
 
-    def _trace(self, tokens, leaves):
-        shapes = [(_TOKENS, "int32", tokens), (_INDEX, "int32", ())]
-        shapes += [(name, leaf.dtype, shape) for name, leaf, shape in zip(self._leaf_names, self.layout.leaves, leaves)]
+    def _trace(self, tokens: tuple[int | None, ...], leaves: tuple[tuple[int | None, ...], ...]) -> _Trace:
+        shapes: list[tuple[str, str, tuple[int | None, ...]]] = [(_TOKENS, "int32", tokens), (_INDEX, "int32", ())]
+        dtypes = (leaf.dtype for leaf in self.layout.leaves)
+        shapes += zip(self._leaf_names, dtypes, leaves, strict=True)
         inputs = tuple(ArraySpec(name, dtype, shape, (None,) * len(shape)) for name, dtype, shape in shapes)
         signature = Signature(self._own_step, inputs, [])
         try:
@@ -108,7 +132,7 @@ class CachedCall:
             raise InvalidModelError(
                 f"{CALL} of '{self._task.name}' ({type(self._task).__name__}) is no graph for texts of any length:"
                 f" {one_line(error)}",
-                Remedy.HUB_CACHE,
+                Remedy.UNCACHED,
             ) from error
         graph = graph_of(function)
         if tokens[0] is not None:
@@ -151,19 +175,3 @@ def _shape_of(value: Value) -> tuple[int | None, ...]:
         return tuple(value.shape)
     first = _shape_of(parts[0])
     return (first[0], len(parts), *first[1:])
-
-
-def _logits(evaluation: Evaluation, graph: TracedGraph, hidden: Tensor, lengths: Tensor | None) -> Tensor:
-    """The logits after each token, or after the last of each row, which the head then reads alone."""
-    name = graph.outputs["logits"]
-    if lengths is None:
-        return joined(evaluation.value(name))
-    source = evaluation.source(graph.outputs["hidden_states"])
-    if not evaluation.reads_only(name, source):
-        return _last(joined(evaluation.value(name)), lengths)
-    evaluation.replace(source, _last(hidden, lengths))
-    return joined(evaluation.value(name))
-
-
-def _last(tensor: Tensor, lengths: Tensor) -> Tensor:
-    return take_rows(tensor, lengths - 1, 1)

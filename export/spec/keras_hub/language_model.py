@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -19,6 +19,7 @@ from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.utils.types import ArrayLike, Cache, Shape, Tensor
 
 if TYPE_CHECKING:
+    from keras_transformer.generation.prompts import PromptsLike
     from keras_transformer.text import Tokenizer
 
 _INPUTS = {"token_ids", "padding_mask"}
@@ -55,7 +56,7 @@ class HubLanguageModel:
         self.tokenizer, self.start_id, self.end_id = texts.tokenizer, texts.start_id, texts.end_id
         self.vocabulary_size = int(task.output.shape[-1])
         self.max_length = _longest(task)
-        self._compiled: dict[Any, Any] = {}
+        self._compiled: dict[tuple[tuple[str, int], ...], Callable[..., tuple[Tensor, Tensor, Cache]]] = {}
         self.own = _RowByRow(self)
 
     @property
@@ -88,7 +89,7 @@ class HubLanguageModel:
         """Reads new tokens: see `tasks.LanguageModel.decode_step`."""
         return self._run(token_ids, cache, cache_index, None)
 
-    def generate(self, prompts: Any, **options: Any) -> Any:
+    def generate(self, prompts: PromptsLike, **options: object) -> object:
         """Generates text after prompts; see `generation.Generator.generate`."""
         return Generator(_Steps(self), self.tokenizer).generate(prompts, **options)
 
@@ -96,10 +97,16 @@ class HubLanguageModel:
         """A step of one row as KerasHub computes it; see `CachedCall.of_row`."""
         return self._call.of_row(token_ids, cache, index)
 
-    def _run(self, token_ids, cache, cache_index, lengths):
+    def _run(
+        self, token_ids: Tensor, cache: Cache, cache_index: Tensor, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor, Cache]:
         if not tf.executing_eagerly():
             return self._in_graph(token_ids, cache, cache_index, lengths)
-        given = {"token_ids": token_ids, "cache_index": cache_index, **({} if lengths is None else {"lengths": lengths})}
+        given = {
+            "token_ids": token_ids,
+            "cache_index": cache_index,
+            **({} if lengths is None else {"lengths": lengths}),
+        }
         tensors = {name: tf.cast(each, "int32") for name, each in given.items()}
         key = tuple((name, each.shape.rank) for name, each in tensors.items())
         if key not in self._compiled:
@@ -113,7 +120,9 @@ class HubLanguageModel:
         names = [each.name for each in self._call.layout.specs()]
         return self._compiled[key](tensors, {name: tf.convert_to_tensor(cache[name]) for name in names})
 
-    def _in_graph(self, token_ids, cache, cache_index, lengths):
+    def _in_graph(
+        self, token_ids: Tensor, cache: Cache, cache_index: Tensor, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor, Cache]:
         logits, hidden, cache = self._call(token_ids, cache, tf.convert_to_tensor(cache_index), lengths)
         return ops.cast(logits, _FLOAT), ops.cast(hidden, _FLOAT), cache
 
@@ -128,7 +137,7 @@ class _RowByRow:
     def __init__(self, model: HubLanguageModel) -> None:
         self._model = model
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._model, name)
 
     def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[Tensor, Tensor, Cache]:
@@ -143,9 +152,7 @@ class _RowByRow:
         last = np.asarray(lengths)[:, None, None] - 1
         return ops.take_along_axis(logits, last, axis=1), hidden, cache
 
-    def decode_step(
-        self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike
-    ) -> tuple[Tensor, Tensor, Cache]:
+    def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[Tensor, Tensor, Cache]:
         """As of the model."""
         rows = range(len(token_ids))
         found = [
@@ -188,7 +195,7 @@ class _Steps:
         return {name: ops.take(each, ops.convert_to_tensor(rows, "int32"), axis=0) for name, each in cache.items()}
 
 
-def language_model_of(model: keras.Model, tokenizer: Tokenizer | None = None) -> Any:
+def language_model_of(model: keras.Model, tokenizer: Tokenizer | None = None) -> keras.Model | HubLanguageModel:
     """A model with the steps of a language model: a task of KerasHub as `HubLanguageModel`, others as they are.
 
     Args:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +13,11 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.replaced_layers import methods_set
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.errors import library_exceptions, one_line
+from keras_transformer.utils.types import ArrayLike
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.text import Tokenizer
 
 _PROMPT, _LENGTH = "a", 16
@@ -40,7 +44,7 @@ def is_causal_lm(model: object) -> bool:
     return hub is not None and isinstance(model, hub.models.CausalLM)
 
 
-def texts_of(task: Any, tokenizer: Tokenizer | None = None) -> HubTexts:
+def texts_of(task: keras.Model, tokenizer: Tokenizer | None = None) -> HubTexts:
     """The tokenizer and the tokens of a task, as its own `generate` uses them.
 
     Args:
@@ -61,7 +65,7 @@ def texts_of(task: Any, tokenizer: Tokenizer | None = None) -> HubTexts:
     return HubTexts(tokenizer or tokenizer_of(task), begin[0] if begin else None, end_id)
 
 
-def tokenizer_of(task: Any) -> Tokenizer | None:
+def tokenizer_of(task: keras.Model) -> Tokenizer | None:
     """The tokenizer of a task as one of this package; None where it has none.
 
     Raises:
@@ -75,18 +79,20 @@ def tokenizer_of(task: Any) -> Tokenizer | None:
     try:
         return from_keras_hub(own)
     except TextError as error:
-        raise InvalidModelError(f"the tokenizer of '{task.name}' cannot be exported: {error}", Remedy.HUB_TOKENIZER) from error
+        raise InvalidModelError(
+            f"the tokenizer of '{task.name}' cannot be exported: {error}", Remedy.FOREIGN
+        ) from error
 
 
 class _Captured(Exception):
     """Ends a call of `generate` when its arguments are known."""
 
 
-def _request(task: Any) -> tuple[list[int], tuple[int, ...]]:
+def _request(task: keras.Model) -> tuple[list[int], tuple[int, ...]]:
     """The tokens of a short prompt as a task gives it to its decoding loop, and those at which that ends."""
-    found: list[tuple[Any, Any]] = []
+    found: list[tuple[Mapping[str, ArrayLike], Sequence[int | None] | None]] = []
 
-    def captured(inputs: Any, stop_token_ids: Any = None) -> None:
+    def captured(inputs: Mapping[str, ArrayLike], stop_token_ids: Sequence[int | None] | None = None) -> None:
         found.append((inputs, stop_token_ids))
         raise _Captured
 
@@ -97,7 +103,9 @@ def _request(task: Any) -> tuple[list[int], tuple[int, ...]]:
         inputs, ends = found[0]
     except library_exceptions() as error:
         raise InvalidModelError(
-            f"'{task.name}' ({type(task).__name__}) takes no prompt of text alone: {one_line(error)}", Remedy.HUB_CACHE
+            f"'{task.name}' ({type(task).__name__}) takes no prompt of text alone: {one_line(error)}", Remedy.UNCACHED
         ) from error
     tokens, mask = (np.asarray(inputs[name])[0] for name in ("token_ids", "padding_mask"))
-    return tokens[mask.astype(bool)].tolist(), tuple(dict.fromkeys(int(token) for token in ends or () if token is not None))
+    return tokens[mask.astype(bool)].tolist(), tuple(
+        dict.fromkeys(int(token) for token in ends or () if token is not None)
+    )
