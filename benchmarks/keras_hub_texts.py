@@ -93,7 +93,9 @@ def table(found):
         family = cls.__module__.split(".")[3]
         tokenizer = getattr(getattr(cls.preprocessor_cls, "tokenizer_cls", None), "__name__", "–")
         lines.append(f"| {family} | {name} | {tokenizer} | {' | '.join(row.get(each, '–') for each in FORMATS)} |")
-    counts = ", ".join(f"{title} {sum(row.get(each) == EQUAL for row in found.values())}" for each, title in FORMATS.items())
+    counts = ", ".join(
+        f"{title} {sum(row.get(each) == EQUAL for row in found.values())}" for each, title in FORMATS.items()
+    )
     installed = listed(versions("keras", "keras-hub", "tensorflow"))
     return f"{len(found)} classes ({installed}), {NEW} tokens equal: {counts}.\n\n" + "\n".join(lines) + "\n"
 

@@ -70,8 +70,9 @@ def _signatures(model: keras.Model, spec: ExportSpec) -> dict[str, Signature]:
     if not spec.generation:
         found = {SERVE: _inference(model, spec.whole().signatures[SERVE])} if SERVE in spec.signatures else {}
     else:
-        make = LanguageSignatures(language_model_of(model))
-        found = {"prefill": make.prefill()} | ({"encode": make.encode()} if model.is_encoder_decoder else {})
+        steps = language_model_of(model)
+        make = LanguageSignatures(getattr(steps, "own", steps))
+        found = {"prefill": make.prefill()} | ({"encode": make.encode()} if steps.is_encoder_decoder else {})
     return {name: dataclasses.replace(each, function=_with_float32(each)) for name, each in found.items()}
 
 

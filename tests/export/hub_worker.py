@@ -82,10 +82,7 @@ def preset(out):
         "<start_of_turn>user\nHello<end_of_turn>\n<start_of_turn>model\n", allow_special_tokens=True
     )
     bundle = load(out, "onnx")
-    return {
-        "chat": bundle.chat("Hello", max_new_tokens=9),
-        "asked": [task.preprocessor.tokenizer.start_token_id, *asked],
-    }
+    return {"chat": bundle.chat("Hello", max_new_tokens=9), "asked": asked}
 
 
 if __name__ == "__main__":

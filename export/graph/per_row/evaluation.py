@@ -67,6 +67,15 @@ class Evaluation:
         """Puts a value in the place of that of a tensor, for all that is not evaluated yet."""
         self._values[node_name(tensor)] = [value]
 
+    def _is_band(self, tensor: str) -> bool:
+        """Whether a tensor is the band of a matrix of True."""
+        node = self._nodes[node_name(self.source(tensor))]
+        if node.op != "MatrixBandPart" or node.attr["T"].type != tf.bool.as_datatype_enum:
+            return False
+        ones = self._nodes[node_name(self.source(node.input[0]))]
+        constant = self._nodes[node_name(self.source(ones.input[1]))] if ones.op == "Fill" else ones
+        return constant.op == "Const" and bool(tf.make_ndarray(constant.attr["value"].tensor).all())
+
     def _missing(self, tensors: Iterable[str]) -> list[NodeDef]:
         """The operations that are still to be evaluated for tensors, in their order."""
         found: dict[str, NodeDef] = {}
@@ -84,6 +93,9 @@ class Evaluation:
 
     def _evaluated(self, node: NodeDef) -> list[Value]:
         step = Step(node, [self._read(each) for each in _sources(node)], self._axes)
+        if node.op == "Slice" and self._is_band(node.input[0]):
+            limits = self._nodes[node_name(self.source(node.input[0]))].input[1:3]
+            return slices.band(step, *(joined(self._read(each)) for each in limits))
         if any(map(depends_on_row, step.values)):
             if node.op not in _RULES:
                 raise step.refused("has no form for an index of each row")

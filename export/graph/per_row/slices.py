@@ -46,6 +46,25 @@ def dynamic_update_slice(step: Step) -> list[Value]:
     return [tf.tensor_scatter_nd_update(tensor, indices, update)]
 
 
+def band(step: Step, lower: Tensor, upper: Tensor) -> list[Value]:
+    """A part of the band of a square matrix of ones, such as a sliding window, which need not be made for it.
+
+    Args:
+        step: the slice of the band.
+        lower, upper: int `()`: the numbers of its diagonals below and above the main one; negative for all.
+    """
+    starts, size = step.values[1], tf.cast(step.plain(2), "int32")
+    begin, column = starts.parts if isinstance(starts, Stacked) else tf.unstack(step.plain(1))
+    first = joined(begin)
+    row = tf.expand_dims(first.tensor, 1) if isinstance(first, PerRow) else first
+    rows = tf.expand_dims(tf.cast(row, "int32") + tf.range(size[0]), -1)
+    columns = tf.cast(joined(column), "int32") + tf.range(size[1])
+    below, above = rows - columns, columns - rows
+    lower, upper = tf.cast(lower, "int32"), tf.cast(upper, "int32")
+    found = tf.logical_and((below <= lower) | (lower < 0), (above <= upper) | (upper < 0))
+    return [PerRow(found) if isinstance(first, PerRow) else found]
+
+
 def strided_slice(step: Step) -> list[Value]:
     """A part of a tensor between constant places; of stacked tensors, one of them where it is taken out."""
     value = step.values[0]
