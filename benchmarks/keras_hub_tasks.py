@@ -94,7 +94,7 @@ def _backbone(cls, vocabulary_size, dtype):
     random = np.random.default_rng(0)
     for weight in backbone.weights:
         if weight.trainable:  # Not the initial values, by which all texts are one token.
-            value = np.asarray(weight.value, "float32") + random.normal(0, 0.15, weight.shape)
+            value = np.asarray(weight.value, "float32") + random.normal(0, 0.4, weight.shape)
             weight.assign(value)
     return backbone
 

@@ -20,7 +20,10 @@ def squeeze(step: Step) -> list[Value]:
     """Takes axes of size 1 away."""
     tensor, axes = _rows(step), step.node.attr["squeeze_dims"].list.i
     if not axes:
-        raise step.refused("takes all axes of size 1 away")
+        sizes = tensor.shape.as_list()[1:]
+        if None in sizes:
+            raise step.refused("takes all axes of size 1 away")
+        axes = [axis for axis, size in enumerate(sizes) if size == 1]
     return [PerRow(tf.squeeze(tensor, [axis + 1 if axis >= 0 else axis for axis in axes]))]
 
 

@@ -5,7 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from test_hub_steps import FAMILIES, WITHOUT_CACHE_FOR_TEXTS
+from hub_families import FAMILIES, WITHOUT_CACHE_FOR_TEXTS
 from variants import exhaustive_but
 
 from keras_transformer.export import load
@@ -16,7 +16,7 @@ pytestmark = [
 ]
 PROMPT, OTHER, NEW = "The quick brown fox", "A man", 48
 BACKENDS = ("saved_model", "tflite", "onnx")
-NAMES = exhaustive_but([getattr(each, "values", [each])[0] for each in FAMILIES], "GPT2CausalLM", "GemmaCausalLM")
+NAMES = exhaustive_but(FAMILIES, "GPT2CausalLM", "GemmaCausalLM")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

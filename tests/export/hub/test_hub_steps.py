@@ -6,30 +6,13 @@ import pathlib
 import keras
 import numpy as np
 import pytest
+from hub_families import DRAFTS, FAMILIES, WITHOUT_CACHE_FOR_TEXTS
 from variants import exhaustive_but
 
 from keras_transformer.export import InvalidModelError
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
-WITHOUT_CACHE_FOR_TEXTS = {
-    "BLIP2CausalLM": "takes no prompt of text alone|makes no cache for texts alone",
-    "Gemma4AssistantCausalLM": "missing",
-    "PARSeqCausalLM": "takes no prompt of text alone",
-    "PaliGemmaCausalLM": "makes no cache for texts alone",
-    "Qwen3_5CausalLM": "is no graph for texts of any length",
-    "Qwen3_5MoeCausalLM": "is no graph for texts of any length",
-    "RWKV7CausalLM": "takes no prompt of text alone|makes no cache",
-}
-FAMILIES = exhaustive_but(
-    (
-        *("BloomCausalLM", "FalconCausalLM", "GPT2CausalLM", "GPTNeoXCausalLM", "Gemma3CausalLM", "Gemma3nCausalLM"),
-        *("Gemma4CausalLM", "GemmaCausalLM", "GptOssCausalLM", "Llama3CausalLM", "LlamaCausalLM", "MistralCausalLM"),
-        *("MixtralCausalLM", "OPTCausalLM", "Phi3CausalLM", "Qwen3CausalLM", "Qwen3MoeCausalLM", "QwenCausalLM"),
-        *("QwenMoeCausalLM", "SmolLM3CausalLM"),
-    ),
-    "GPT2CausalLM",
-    "MistralCausalLM",
-)
+NAMES = exhaustive_but(FAMILIES, "GPT2CausalLM", "MistralCausalLM")
 
 
 @pytest.fixture
@@ -45,7 +28,7 @@ def language_model(task):
     return language_model_of(task)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_rows_at_other_positions_are_computed_as_if_alone(tasks, name):
     model = language_model(tasks.build(name))
     random = np.random.default_rng(0)
@@ -86,7 +69,7 @@ def test_start_and_end_tokens_are_those_of_its_generate(tasks):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", sorted(set(WITHOUT_CACHE_FOR_TEXTS) - {"Gemma4AssistantCausalLM"}))
+@pytest.mark.parametrize("name", WITHOUT_CACHE_FOR_TEXTS)
 def test_a_task_without_a_cache_for_texts_is_refused_with_the_reason(tasks, name):
     try:
         task = tasks.build(name)
@@ -97,6 +80,4 @@ def test_a_task_without_a_cache_for_texts_is_refused_with_the_reason(tasks, name
 
 
 def test_every_class_of_the_installed_keras_hub_is_listed(tasks):
-    listed = {getattr(each, "values", [each])[0] for each in FAMILIES}
-    aliases = {"Qwen2CausalLM", "SmolLMCausalLM"}
-    assert set(tasks.classes()) - aliases <= listed | set(WITHOUT_CACHE_FOR_TEXTS)
+    assert set(tasks.classes()) == {*FAMILIES, *WITHOUT_CACHE_FOR_TEXTS, *DRAFTS}

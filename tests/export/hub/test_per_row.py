@@ -106,7 +106,9 @@ def test_stacked_tensors_stay_apart_where_parts_are_taken_out():
 
     @tf.function(autograph=False)
     def called(first, second):
-        value = Evaluation(found, {"x": Stacked(1, (first, second)), "index": 3}, axes).value(found.outputs["y"])
+        value = Evaluation(found, {"x": Stacked(1, (first, second)), "index": tf.constant(3)}, axes).value(
+            found.outputs["y"]
+        )
         assert isinstance(value, Stacked)
         return value.parts
 
