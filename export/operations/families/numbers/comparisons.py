@@ -61,7 +61,7 @@ def negative_infinity(x: Tensor) -> Tensor:
 
 
 def opposite(x: Tensor) -> Tensor:
-    """TensorFlow's optimizer and converter take the opposite of a comparison for the opposite comparison, which NaN fails too."""
+    """TensorFlow's optimizer and converter make it the opposite comparison, which NaN fails too."""
     return tf.where(x, tf.zeros_like(x), tf.ones_like(x))
 
 
