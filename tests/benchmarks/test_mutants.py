@@ -7,7 +7,7 @@ import sys
 BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
-from mutation.mutate import mutants_of, mutated
+from mutation.mutate import mutants_of, mutated  # noqa: E402
 
 CODE = '''
 """A module."""
