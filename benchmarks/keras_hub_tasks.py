@@ -59,6 +59,7 @@ def classes():
 
     found = [each for each in vars(keras_hub.models).values() if inspect.isclass(each)]
     tasks = [each for each in found if issubclass(each, keras_hub.models.CausalLM)]
+    tasks = [each for each in tasks if not issubclass(each, keras_hub.models.Seq2SeqLM)]
     return {each.__name__: each for each in tasks if each.__name__ != "CausalLM"}
 
 

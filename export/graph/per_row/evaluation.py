@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _RULES = {**computing.RULES, **shapes.RULES, **slices.RULES}
 # What keeps stacked tensors apart.
 _APART = ("Pack", "Shape", "StridedSlice", "Unpack")
-# Tensors of fewer axes are shapes and indices.
-_FEWEST_AXES = 3
+# Tensors of fewer axes are parts of shapes and indices.
+_FEWEST_AXES = 2
 
 
 class Evaluation:

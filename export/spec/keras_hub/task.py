@@ -39,9 +39,14 @@ class HubTexts:
 
 
 def is_causal_lm(model: object) -> bool:
-    """Whether a model is a `CausalLM` of KerasHub. It is not imported for that: whoever has one has imported it."""
+    """Whether a model is a `CausalLM` of KerasHub. It is not imported for that: whoever has one has imported it.
+
+    A `Seq2SeqLM` is one by its class, but has an encoder.
+    """
     hub = sys.modules.get("keras_hub")
-    return hub is not None and isinstance(model, hub.models.CausalLM)
+    if hub is None or isinstance(model, hub.models.Seq2SeqLM):
+        return False
+    return isinstance(model, hub.models.CausalLM)
 
 
 def texts_of(task: keras.Model, tokenizer: Tokenizer | None = None) -> HubTexts:
