@@ -89,7 +89,7 @@ def _shapes(
         shapes = dict(zip(computed, map(tf.shape, results), strict=True))
         return [shapes[name] if name in shapes else tf.shape(given[name]) for name in names]
 
-    return [np.asarray(each) for each in tf.function(called, autograph=False)()]
+    return [np.asarray(each) for each in tf.function(called, autograph=False).get_concrete_function()()]
 
 
 def _axis(one: np.ndarray, other: np.ndarray) -> int | None:
