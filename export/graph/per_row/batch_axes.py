@@ -62,7 +62,7 @@ def _has_shapes(node: NodeDef) -> bool:
 
 def _inputs(specs: Mapping[str, tf.TensorSpec], sizes: Mapping[str, int], rows: int) -> dict[str, Tensor]:
     """Zeros of so many rows."""
-    arrays = {}
+    arrays: dict[str, Tensor] = {}
     for name, spec in specs.items():
         shape = [sizes[name] if size is None else size for size in spec.shape]
         if shape and spec.shape[0] is None:
@@ -86,7 +86,7 @@ def _shapes(
         read = {source.split(":")[0].lstrip("^") for node in kept.node for source in node.input}
         mapping = {name: tensor for name, tensor in given.items() if name[:-2] in read}
         results = tf.graph_util.import_graph_def(kept, mapping, computed, name="")
-        shapes = dict(zip(computed, map(tf.shape, results), strict=True))
+        shapes: dict[str, Tensor] = {name: tf.shape(each) for name, each in zip(computed, results, strict=True)}
         return [shapes[name] if name in shapes else tf.shape(given[name]) for name in names]
 
     return [np.asarray(each) for each in tf.function(called, autograph=False).get_concrete_function()()]

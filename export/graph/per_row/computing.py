@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_transformer.export.graph.per_row.step import Step
-from keras_transformer.export.graph.per_row.values import PerRow, Value, aligned, depends_on_row, joined
+from keras_transformer.export.graph.per_row.values import PerRow, Value, aligned, joined
 
 Rule = Callable[[Step], list[Value]]
 
@@ -141,7 +141,7 @@ def fill(step: Step) -> list[Value]:
 def counted(step: Step) -> list[Value]:
     """Range: numbers from the index on; their count is the same in all rows."""
     start, limit, delta = (step.value(index) for index in range(3))
-    if isinstance(delta, PerRow) or not depends_on_row(start):
+    if isinstance(delta, PerRow) or not isinstance(start, PerRow):
         raise step.refused("counts up to it")
     difference = (limit.tensor if isinstance(limit, PerRow) else limit) - start.tensor
     offsets = tf.range(tf.zeros_like(delta), difference[0], delta)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformer.export.graph.part import node_name
 from keras_transformer.export.graph.per_row import computing, shapes, slices
 from keras_transformer.export.graph.per_row.step import Step
-from keras_transformer.export.graph.per_row.values import Stacked, Value, depends_on_row, joined, rank_of
+from keras_transformer.export.graph.per_row.values import Stacked, Value, depends_on_row, plain, rank_of
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -95,7 +95,7 @@ class Evaluation:
         step = Step(node, [self._read(each) for each in _sources(node)], self._axes)
         if node.op == "Slice" and self._is_band(node.input[0]):
             limits = self._nodes[node_name(self.source(node.input[0]))].input[1:3]
-            return slices.band(step, *(joined(self._read(each)) for each in limits))
+            return slices.band(step, *(plain(self._read(each)) for each in limits))
         if any(map(depends_on_row, step.values)):
             if node.op not in _RULES:
                 raise step.refused("has no form for an index of each row")
@@ -105,7 +105,7 @@ class Evaluation:
             return _RULES[node.op](step)
         if node.op == "Identity" and isinstance(step.values[0], Stacked):
             return [step.values[0]]
-        return list(step.emitted([joined(each) for each in step.values]))
+        return list(step.emitted([plain(each) for each in step.values]))
 
 
 def _sources(node: NodeDef) -> list[str]:

@@ -111,7 +111,10 @@ def _start(step: Step, operand: int) -> tuple[int, Tensor]:
     rest = [tf.get_static_value(joined(each)) for each in starts.parts if not depends_on_row(each)]
     if others or any(each is None or each.any() for each in rest):
         raise step.refused("begins at several places")
-    return axis, joined(index).tensor
+    place = joined(index)
+    if not isinstance(place, PerRow):
+        raise step.refused("begins at a place that is computed from it")
+    return axis, place.tensor
 
 
 def _rest(tensor: Tensor, size: Tensor, axis: int, before: int) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
+from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.utils.types import Tensor
 
 
@@ -67,6 +68,18 @@ def joined(value: Value) -> Tensor | PerRow:
         return tf.stack(parts, value.axis)
     count = tf.shape(rows)[0]
     return PerRow(tf.stack([with_rows(each, count) for each in parts], value.axis + 1))
+
+
+def plain(value: Value) -> Tensor:
+    """A value that depends on more than the index as one tensor.
+
+    Raises:
+        InvalidModelError: it depends on the index alone.
+    """
+    found = joined(value)
+    if isinstance(found, PerRow):
+        raise InvalidModelError("a result of the model depends on the position of the tokens alone")
+    return found
 
 
 def with_rows(value: Tensor | PerRow, count: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.graph.per_row.values import Stacked, Value, joined
+from keras_transformer.export.graph.per_row.values import Stacked, Value, plain
 from keras_transformer.export.graph.replaced_layers import methods_set
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.errors import library_exceptions, one_line
@@ -205,6 +205,6 @@ def _stacked(sizes: Sequence[int | str], parts: Iterator[Tensor]) -> Value:
 
 def _parts(value: Value, depth: int) -> list[Tensor]:
     if not depth:
-        return [joined(value)]
-    parts = value.parts if isinstance(value, Stacked) and value.axis == 1 else ops.unstack(joined(value), axis=1)
+        return [plain(value)]
+    parts = value.parts if isinstance(value, Stacked) and value.axis == 1 else ops.unstack(plain(value), axis=1)
     return [tensor for part in parts for tensor in _parts(part, depth - 1)]

@@ -15,7 +15,7 @@ from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.graph.per_row.batch_axes import batch_axes
 from keras_transformer.export.graph.per_row.evaluation import Evaluation
-from keras_transformer.export.graph.per_row.values import PerRow, Value, joined
+from keras_transformer.export.graph.per_row.values import PerRow, Stacked, Value, plain
 from keras_transformer.export.graph.repeated_layers import RepeatedLayers
 from keras_transformer.export.graph.replaced_layers import replaced
 from keras_transformer.export.graph.traced_graph import TracedGraph, concrete_function, graph_of, weight_labels
@@ -82,25 +82,25 @@ class CachedCall:
         given: dict[str, Value] = {_TOKENS: token_ids, _INDEX: _position(index, token_ids)}
         given |= zip(self._leaf_names, leaves, strict=True)
         evaluation = self._evaluation(graph, axes, given)
-        hidden = joined(evaluation.value(graph.outputs["hidden_states"]))
+        hidden = plain(evaluation.value(graph.outputs["hidden_states"]))
         after = [evaluation.value(graph.outputs[name]) for name in self._leaf_names]
         if lengths is None:
-            return joined(evaluation.value(graph.outputs["logits"])), hidden, self.layout.named(after)
+            return plain(evaluation.value(graph.outputs["logits"])), hidden, self.layout.named(after)
         last = take_rows(hidden, lengths - 1, 1)
-        logits = self._head(given, last)
+        logits = self._head(given, token_ids.shape[0], last)
         if logits is None:
-            logits = take_rows(joined(evaluation.value(graph.outputs["logits"])), lengths - 1, 1)
+            logits = take_rows(plain(evaluation.value(graph.outputs["logits"])), lengths - 1, 1)
         return logits, hidden, self.layout.named(after)
 
-    def _head(self, given: dict[str, Value], last: Tensor) -> Tensor | None:
+    def _head(self, given: dict[str, Value], rows: int | None, last: Tensor) -> Tensor | None:
         """The logits after the last token of each row, which the head then reads alone; None where it reads more."""
         shapes = [_shape_of(given[name]) for name in self._leaf_names]
-        graph, axes = self._traced((given[_TOKENS].shape[0], 1), shapes)
+        graph, axes = self._traced((rows, 1), shapes)
         evaluation = self._evaluation(graph, axes, given)
         source = evaluation.source(graph.outputs["hidden_states"])
         evaluation.replace(source, last)
         name = graph.outputs["logits"]
-        return joined(evaluation.value(name)) if evaluation.reads_only(name, source) else None
+        return plain(evaluation.value(name)) if evaluation.reads_only(name, source) else None
 
     def _evaluation(self, graph: TracedGraph, axes: dict[str, int], inputs: dict[str, Value]) -> Evaluation:
         """The evaluation of a graph of the step on inputs, with the weights of the task."""
@@ -156,7 +156,7 @@ class CachedCall:
             cache: dict of named tensors of one row.
             index: the position of the first token.
         """
-        leaves = [joined(each) for each in self.layout.leaf_values(cache)]
+        leaves = [plain(each) for each in self.layout.leaf_values(cache)]
         logits, hidden, after = getattr(self._task, CALL)(token_ids, self.layout.packed(leaves), index)
         return logits, hidden, self.layout.named(keras.tree.flatten(after))
 
@@ -170,8 +170,7 @@ def _position(index: Tensor, token_ids: Tensor) -> Value:
 
 def _shape_of(value: Value) -> tuple[int | None, ...]:
     """The static shape of a tensor, or of a stack."""
-    parts = getattr(value, "parts", None)
-    if parts is None:
-        return tuple(value.shape)
-    first = _shape_of(parts[0])
-    return (first[0], len(parts), *first[1:])
+    if isinstance(value, Stacked):
+        first = _shape_of(value.parts[0])
+        return (first[0], len(value.parts), *first[1:])
+    return tuple(plain(value).shape)

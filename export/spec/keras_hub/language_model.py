@@ -89,9 +89,9 @@ class HubLanguageModel:
         """Reads new tokens: see `tasks.LanguageModel.decode_step`."""
         return self._run(token_ids, cache, cache_index, None)
 
-    def generate(self, prompts: PromptsLike, **options: object) -> object:
-        """Generates text after prompts; see `generation.Generator.generate`."""
-        return Generator(_Steps(self), self.tokenizer).generate(prompts, **options)
+    def generate(self, prompts: PromptsLike, max_new_tokens: int | None = None) -> object:
+        """Generates text after prompts, greedily; see `generation.Generator.generate`."""
+        return Generator(_Steps(self), self.tokenizer).generate(prompts, max_new_tokens=max_new_tokens)
 
     def row(self, token_ids: Tensor, cache: Cache, index: int) -> tuple[Tensor, Tensor, Cache]:
         """A step of one row as KerasHub computes it; see `CachedCall.of_row`."""

@@ -105,11 +105,16 @@ def _request(task: keras.Model) -> tuple[list[int], tuple[int, ...]]:
         with methods_set([(task, "make_generate_function", lambda: captured)]):
             task.generate([_PROMPT], max_length=_LENGTH)
     except _Captured:
-        inputs, ends = found[0]
+        pass
     except library_exceptions() as error:
         raise InvalidModelError(
             f"'{task.name}' ({type(task).__name__}) takes no prompt of text alone: {one_line(error)}", Remedy.UNCACHED
         ) from error
+    if not found:
+        raise InvalidModelError(
+            f"'{task.name}' ({type(task).__name__}) has a decoding loop of another form", Remedy.UNCACHED
+        )
+    inputs, ends = found[0]
     tokens, mask = (np.asarray(inputs[name])[0] for name in ("token_ids", "padding_mask"))
     return tokens[mask.astype(bool)].tolist(), tuple(
         dict.fromkeys(int(token) for token in ends or () if token is not None)
