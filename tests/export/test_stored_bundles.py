@@ -43,7 +43,7 @@ def test_a_stored_classifier_computes_its_stored_outputs(version, format):
 def test_a_stored_language_model_writes_its_stored_text(version, format):
     expected = stored(version, "writer")
     writer = load(FOLDER / version / "writer", format)
-    assert writer.generate(expected["prompt"], max_new_tokens=len(expected["text"])) == expected["text"]
+    assert writer.generate(expected["prompt"], max_new_tokens=8) == expected["text"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

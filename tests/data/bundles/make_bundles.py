@@ -1,7 +1,7 @@
 """Writes the bundles of this version that every later one must load: `python tests/data/bundles/make_bundles.py [NAME ...]`.
 
-Run it once for a release, from the TensorFlow backend, and keep the folders of earlier versions: `tests/export/test_stored_bundles.py`
-loads each of them and compares its outputs with those in its `probes.npz` and in `outputs.json`.
+Run it once for a release, on the TensorFlow backend, and keep the folders of earlier versions. `test_stored_bundles.py` of
+`tests/export/` loads each of them, and compares its outputs with those in `probes.npz` and in the JSON file beside it.
 """
 
 import json
