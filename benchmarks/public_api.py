@@ -15,7 +15,7 @@ from collections.abc import Iterator
 ROOT = pathlib.Path(__file__).parents[1]
 FILE = ROOT / "tests" / "data" / "public_api.txt"
 PACKAGE = "keras_transformer"
-HEAD = "# Written by `python benchmarks/public_api.py`; docs/api_stability.md says what a change of these signatures means.\n"
+HEAD = "# Written by `python benchmarks/public_api.py`; docs/api_stability.md says what a change means.\n"
 # Methods that Keras declares, and documents: those of layers, metrics, models and optimizers. Callbacks' begin with "on_".
 OF_KERAS = {
     *("build", "call", "compute_mask", "compute_output_shape", "compute_output_spec", "from_config", "get_config"),
