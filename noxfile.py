@@ -100,7 +100,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def wheels(session: nox.Session) -> None:
     """Wheel and source distribution in build/dist, checked; then the demo, from the wheel in a clean environment."""
-    session.install("build", "twine>=6.1", "check-wheel-contents>=0.6")
+    session.install("build[uv]", "twine>=6.1", "check-wheel-contents>=0.6")
     shutil.rmtree(DIST, ignore_errors=True)
     session.run("python", "-m", "build", "--installer", "uv", "--outdir", str(DIST), ".")
     files = sorted(map(str, DIST.iterdir()))
