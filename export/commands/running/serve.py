@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.commands.console import BACKEND_HELP, positive_int, print_status
+from keras_transformer.export.commands.console import BACKEND_HELP, port, positive_int, print_status
 from keras_transformer.export.errors import ExportError
 from keras_transformer.version import install_command
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "seconds until a request that is not computed gets status 504 (default: 60)"
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help=help)
     help = "port of the Open Inference Protocol over gRPC (default: none)"
-    parser.add_argument("--grpc-port", type=positive_int, metavar="N", help=help)
+    parser.add_argument("--grpc-port", type=port, metavar="N", help=help)
     add_address(parser)
 
 
@@ -48,7 +48,7 @@ def add_address(parser: argparse.ArgumentParser) -> None:
     """Adds the options of every HTTP server: its address, and who may send requests."""
     help = "address to listen on (default: 127.0.0.1, this machine only)"
     parser.add_argument("--host", default="127.0.0.1", help=help)
-    parser.add_argument("--port", type=positive_int, default=8000, metavar="N", help="default: 8000")
+    parser.add_argument("--port", type=port, default=8000, metavar="N", help="0 for a free one (default: 8000)")
     help = "name that requests may use for this server (default: those of this machine on 127.0.0.1, otherwise any)"
     parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=help)
     help = "page of a browser that may send requests (default: those of this machine on 127.0.0.1, otherwise none)"
