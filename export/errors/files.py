@@ -184,7 +184,10 @@ class RunError(ExportError):
 
 
 class OutOfSpaceError(ExportError):
-    """The disk is full; nothing of the bundle was kept. An export takes about three times the space of the bundle."""
+    """The disk is full, or a limit of the size of files is reached; nothing of the bundle was kept.
+
+    An export takes about three times the space of the bundle.
+    """
 
     def __init__(self, directory: object) -> None:
         super().__init__(f"no space left on the device of '{directory}'")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from starlette.responses import Response
@@ -59,10 +60,24 @@ class EmbeddingRoutes:
             raise RequestError(400, f"'{model.name}' makes no embeddings: it is no encoder with a tokenizer")
         signature = next(iter(model.reader.signatures))
         output = _output(model, signature)
-        arrays = model.reader.read_texts(signature, values["input"])
-        vectors = (await while_connected(request, self._calls.predict(model, signature, arrays)))[output]
-        content = _content(model.name, vectors, values["encoding_format"], _tokens(arrays))
+        parts = model.reader.read_texts(signature, values["input"])
+        calls = [self._calls.predict(model, signature, arrays) for arrays in parts]
+        vectors = np.concatenate([found[output] for found in await while_connected(request, _in_turn(calls))])
+        content = _content(model.name, vectors, values["encoding_format"], sum(map(_tokens, parts)))
         return Response(to_json(content), media_type="application/json")
+
+
+async def _in_turn(calls: Sequence[Coroutine[Any, Any, dict[str, np.ndarray]]]) -> list[dict[str, np.ndarray]]:
+    """The results of calls, one after another: each may take as much memory as a request may."""
+    left = list(calls)
+    try:
+        found = []
+        while left:
+            found.append(await left.pop(0))
+        return found
+    finally:
+        for each in left:
+            each.close()
 
 
 def _output(model: ServedModel, signature: str) -> str:

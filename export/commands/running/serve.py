@@ -37,6 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-bytes", type=positive_int, default=4 << 20, metavar="N", help=help)
     help = "largest number of examples of a request (default: 256)"
     parser.add_argument("--max-examples", type=positive_int, default=256, metavar="N", help=help)
+    help = (
+        "largest number of tokens of a sequence; of several, the squares add up to no more than its own (default: 4096)"
+    )
+    parser.add_argument("--max-tokens", type=positive_int, default=4096, metavar="N", help=help)
     help = "seconds until a request that is not computed gets status 504 (default: 60)"
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help=help)
     help = "port of the Open Inference Protocol over gRPC (default: none)"
@@ -92,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.serving.requests import Limits
 
     batching = Batching(arguments.max_batch_size, arguments.wait_ms, arguments.max_waiting)
-    limits = Limits(arguments.max_bytes, arguments.max_examples, arguments.timeout, arguments.read_timeout)
+    times = arguments.timeout, arguments.read_timeout
+    limits = Limits(arguments.max_bytes, arguments.max_examples, *times, max_tokens=arguments.max_tokens)
     options: dict[str, Any] = {"backend": arguments.backend, "sessions": arguments.sessions, "access": access}
     options |= {"num_threads": arguments.threads, "batching": batching, "limits": limits}
     print_status("loading")

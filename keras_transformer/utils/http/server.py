@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import socket
@@ -79,9 +80,19 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._accept_rest(sockets or [])
         await super().shutdown(sockets)
         gc.unfreeze()
         await self._beside.__aexit__(None, None, None)
+
+    async def _accept_rest(self, sockets: list[socket.socket]) -> None:
+        """Accepts the connections that wait, and refuses their requests with a status.
+
+        The system resets those that wait at a listening socket when it is closed.
+        """
+        for each in sockets:
+            each.listen(0)  # Further ones are not completed: their clients try again, or are told that nobody listens.
+        await asyncio.sleep(_REFUSING_S / 2 if sockets and not self.force_exit else 0)
 
 
 def listen(host: str, port: int) -> socket.socket:
