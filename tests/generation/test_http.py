@@ -438,3 +438,12 @@ def test_penalties_and_biases_change_logits(server):
         written.append(int((logits - 1.5 * counts - 0.5 * (counts > 0)).argmax()))
     _, answer, _ = server.complete(**body, frequency_penalty=1.5, presence_penalty=0.5)
     assert answer["choices"][0]["text"] == TOKENIZER.decode(written)
+
+
+def test_a_schema_of_many_properties_is_refused_at_once(refusing):
+    schema = {"type": "object", "properties": {f"name_{index}": {"type": "integer"} for index in range(3000)}}
+    status, answer, _ = refusing.complete(
+        prompt="a", response_format={"type": "json_schema", "json_schema": {"schema": schema}}
+    )
+    assert (status, answer["error"]["param"]) == (400, "response_format")
+    assert "The schema has 6002 properties and items; at most 2000" in answer["error"]["message"]

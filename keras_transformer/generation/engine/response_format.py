@@ -8,6 +8,8 @@ from keras_transformer.generation.grammar.json_schema import JsonSchema
 from keras_transformer.utils.types import JsonObject
 
 TYPES = ("text", "json_object", "json_schema")
+# The time of a grammar grows with the square of the number of properties: these take some tenths of a second.
+MAX_PARTS = 2000
 
 
 def read_response_format(given: JsonObject | None) -> Grammar | None:
@@ -21,7 +23,8 @@ def read_response_format(given: JsonObject | None) -> Grammar | None:
         `JsonSchema`; None for text.
 
     Raises:
-        GrammarError: not a response format, an invalid schema, or a keyword of it that is not supported.
+        GrammarError: not a response format, a schema of more than `MAX_PARTS` parts, an invalid one, or a keyword of it that is
+            not supported.
 
     Example:
 
@@ -41,7 +44,21 @@ def read_response_format(given: JsonObject | None) -> Grammar | None:
     return _schema(named["schema"])
 
 
+def _num_parts(value: object) -> int:
+    """The number of values in objects and lists."""
+    count, unread = 0, [value]
+    while unread:
+        each = unread.pop()
+        found = list(each.values()) if isinstance(each, dict) else each if isinstance(each, list) else []
+        count += len(found)
+        unread += found
+    return count
+
+
 def _schema(schema: JsonObject) -> JsonSchema:
+    parts = _num_parts(schema)
+    if parts > MAX_PARTS:
+        raise GrammarError(f"The schema has {parts} properties and items; at most {MAX_PARTS}.")
     try:
         return JsonSchema(schema)
     except ImportError as error:
