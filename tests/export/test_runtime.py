@@ -449,7 +449,13 @@ def test_an_input_without_a_name_takes_those_that_keras_gives_it(name):
     spec = ArraySpec("input", "float32", (None, 2), ("batch", None))
     (found,) = check_inputs((spec,), {name: np.ones((3, 2))}).values()
     assert found.shape == (3, 2)
-    model = RuntimeModel(lambda given: {"y": given["input"]}, (spec,), (dataclasses.replace(spec, name="y"),), ("onnx", "serve"), pathlib.Path("b"))
+    model = RuntimeModel(
+        lambda given: {"y": given["input"]},
+        (spec,),
+        (dataclasses.replace(spec, name="y"),),
+        ("onnx", "serve"),
+        pathlib.Path("b"),
+    )
     np.testing.assert_array_equal(model(**{name: np.ones((1, 2))})["y"], [[1, 1]])
 
 
@@ -459,7 +465,9 @@ def test_a_wrong_name_says_the_right_one():
         check_inputs((spec,), {"images": [1.0]})
     assert (caught.value.name, caught.value.expected) == ("images", "one of left_right")
     assert check_inputs((spec,), {"left-right": [1.0]})["left_right"] == [1.0]
-    with pytest.raises(InputError, match="no input is named 'idz': the inputs are named 'x', 'ids', 'mask'; did you mean 'ids'"):
+    with pytest.raises(
+        InputError, match="no input is named 'idz': the inputs are named 'x', 'ids', 'mask'; did you mean 'ids'"
+    ):
         check_inputs(SPECS, arrays(idz=1))
     with pytest.raises(InputError, match="no input is named 'keras_tensor'"):
         check_inputs(SPECS, arrays(keras_tensor=1))
@@ -467,7 +475,9 @@ def test_a_wrong_name_says_the_right_one():
 
 def test_a_model_says_what_it_takes():
     specs = (ArraySpec("<x>", "float32", (None, 2), ("batch", None)), ArraySpec("n", "int32", (), ()))
-    model = RuntimeModel(dict, specs, (ArraySpec("y", "float32", (None,), ("batch",)),), ("onnx", "serve"), pathlib.Path("b"))
+    model = RuntimeModel(
+        dict, specs, (ArraySpec("y", "float32", (None,), ("batch",)),), ("onnx", "serve"), pathlib.Path("b")
+    )
     assert repr(model).splitlines() == [
         "RuntimeModel of 'b': onnx, signature 'serve'",
         "        name  takes and returns",
@@ -508,7 +518,12 @@ def test_weights_in_a_file_that_the_manifest_does_not_list_are_refused(exported,
     shutil.copytree(exported.bundle("mlp"), bundle)
     (path,) = bundle.glob("*.onnx")
     onnx.save_model(
-        onnx.load(path), path, save_as_external_data=True, location="other.bin", size_threshold=0, convert_attribute=True
+        onnx.load(path),
+        path,
+        save_as_external_data=True,
+        location="other.bin",
+        size_threshold=0,
+        convert_attribute=True,
     )
     record = json.loads((bundle / "manifest.json").read_text())
     content = path.read_bytes()

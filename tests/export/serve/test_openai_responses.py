@@ -14,9 +14,7 @@ from keras_transformer.export.serving.http_application import engine_gateway
 from keras_transformer.generation import Engine
 from keras_transformer.utils.http.access import Access
 
-TEMPLATE = (
-    "{% for each in messages %}{{ each.role }}: {{ each.content }}{{ eos_token }}{% endfor %}assistant:"
-)
+TEMPLATE = "{% for each in messages %}{{ each.role }}: {{ each.content }}{{ eos_token }}{% endfor %}assistant:"
 SYSTEM, USER = {"role": "system", "content": "sat"}, {"role": "user", "content": "the dog on the mat"}
 
 
