@@ -111,13 +111,18 @@ def _damaged(path: Path, reason: str) -> str:
     return f"'{path}' is damaged ({size:,} bytes; {reason}): copy it again, or save it again with model.save"
 
 
+def is_repository(path: pathlib.Path) -> bool:
+    """Whether a path that does not exist may be the name of a repository, such as `owner/name`."""
+    is_file = path.suffix in (".keras", ".h5", ".txt", ".gguf")
+    return bool(_REPOSITORY.fullmatch(str(path))) and not is_file and not path.parent.exists()
+
+
 def _of_repository(path: pathlib.Path) -> str:
     """What to do where a path is the name of a repository of Hugging Face, such as `owner/name`; or ""."""
-    is_name = _REPOSITORY.fullmatch(str(path)) and path.suffix not in (".keras", ".h5") and not path.parent.exists()
-    if not is_name:
+    if not is_repository(path):
         return ""
     file = f"{path.name}.keras"
-    return f"; if it is a repository of Hugging Face: keras-transformer convert {path} {file}, and then {file}"
+    return f"; if it is a repository of Hugging Face: keras-transformer convert {path} {file}, and then export {file}"
 
 
 def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:

@@ -129,6 +129,10 @@ def _own_options(arguments: argparse.Namespace, names: Sequence[str]) -> dict[st
     for option, modes in options.items():
         if getattr(arguments, option) is not None and not set(modes).intersection(names):
             raise QuantizationError(f"--{option.replace('_', '-')} is for --quantize {' or '.join(modes)}")
+    needing = [each for each in calibrated if each in names]
+    if needing and arguments.calibrate is None:
+        words = "an .npz file with an array of some hundred real examples for each input"
+        raise QuantizationError(f"--quantize {needing[0]} needs --calibrate FILE: {words}")
     if LEARNED in names and arguments.weights is None:
         raise QuantizationError(f"--quantize {LEARNED} needs --weights: a file of QuantizedWeights.save")
     if arguments.calibrate:

@@ -527,3 +527,28 @@ def test_verify_prints_json(exported, capsys):
     assert cli.main(["verify", str(exported.bundle("mlp")), "--backend", "onnx", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["artifacts"]["onnx"]["parity"][0]["ratio"] < 1e-4
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("quantize b --out q --quantize int8_static", "--quantize int8_static needs --calibrate FILE: an .npz file"),
+        ("run model.keras --input x.npy", "keras-transformer export model.keras --out bundle writes one"),
+        ("convert model.keras folder --like nothing", "--like 'nothing' is no folder of a checkpoint"),
+        ("convert nothing out.keras", "no such folder: 'nothing'; a repository of Hugging Face is named owner/name"),
+        ("inspect model.keras --operators", "--operators is for a bundle, or an .onnx file"),
+    ],
+)
+def test_the_remedy_is_one_of_the_command_line(small_file, tmp_path, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(small_file, "model.keras")
+    np.save("x.npy", np.zeros((1, 8, 8, 3)))
+    assert message in fails(capsys, *words.split())
+
+
+def test_the_bundle_of_a_language_model_is_not_run(language, tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.zeros((1, 3), int))
+    line = fails(capsys, "run", language.bundle("gpt"), "--input", tmp_path / "x.npy")
+    assert "is the bundle of a language model: use generate or chat" in line
+    line = fails(capsys, "chat", language.bundle("gpt"), "--message", "Zeus")
+    assert "its tokenizer has no chat template; keras-transformer generate" in line

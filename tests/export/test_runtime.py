@@ -534,7 +534,7 @@ def test_weights_in_a_file_that_the_manifest_does_not_list_are_refused(exported,
 
 
 def test_a_language_model_says_how_it_is_called(language):
-    model = load(language.bundle("decoder"), "onnx")
+    model = load(language.bundle("gpt"), "onnx")
     assert repr(model).splitlines()[0] == "RuntimeLanguageModel, decoder"
     assert "model.generate(" in repr(model)
     assert "<td>vocabulary</td>" in model._repr_html_()

@@ -4,6 +4,8 @@ import argparse
 import json
 import pathlib
 
+from keras_transformer.export.errors import ExportError
+
 EXAMPLES = [
     "bundle",
     "bundle --json",
@@ -23,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the contents; returns the exit status."""
+    path = pathlib.Path(arguments.bundle)
+    if arguments.operators and path.is_file() and path.suffix != ".onnx":
+        raise ExportError(f"--operators is for a bundle, or an .onnx file, not '{path}'")
     if arguments.operators:
         from keras_transformer.export.onnx.required_operators import required_operators
 
@@ -33,7 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.reporting.progress import Activity
     from keras_transformer.export.reporting.terminal import show
 
-    path = pathlib.Path(arguments.bundle)
     with Activity(f"reading the graphs of {path}"):
         if path.is_file():
             found = inspect_file(path)

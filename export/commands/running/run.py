@@ -40,19 +40,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints or writes the outputs; returns the exit status."""
+    from keras_transformer.export.bundle.manifest import read_manifest
     from keras_transformer.export.commands.running.run_inputs import read_inputs, split_files
     from keras_transformer.export.formats import get_format
     from keras_transformer.export.loading.load import load
-    from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
     if arguments.backend is not None:
         get_format(arguments.backend)
     if arguments.output and pathlib.Path(arguments.output).suffix not in (".npz", ".json"):
         raise ExportError(f"cannot write '{arguments.output}': the name must end in .npz or .json")
     files = split_files(arguments.input or ())
+    if read_manifest(arguments.bundle).generation is not None and arguments.signature == "serve":
+        raise ExportError(
+            f"'{arguments.bundle}' is the bundle of a language model: use generate or chat, or --signature"
+        )
     model = load(arguments.bundle, arguments.backend, arguments.signature)
-    if not isinstance(model, RuntimeModel):
-        raise ExportError(f"'{arguments.bundle}' is the bundle of a language model: use the command generate")
     if arguments.text and model.tokenizer is None and all(each.dtype != "string" for each in model.inputs):
         inputs = ", ".join(f"{each.name}: {each.describe()}" for each in model.inputs)
         raise ExportError(f"'{arguments.bundle}' has no tokenizer and takes no text: pass --input FILE of {inputs}")

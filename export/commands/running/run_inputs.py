@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_transformer.export.bundle.metadata import INPUTS
 from keras_transformer.export.commands.console import print_status
+from keras_transformer.export.commands.quantize_arguments import LABELS
 from keras_transformer.export.errors import ExportError, InputError, MissingLibraryError, UnknownInputError
 from keras_transformer.export.runtime.inputs import own_name
 from keras_transformer.utils.choice import nearest_path
@@ -60,6 +61,7 @@ def read_inputs(
         ExportError: a file cannot be read, or one without a name is not that of the only input.
     """
     found: dict[str, Any] = {}
+    names = [spec.name for spec in inputs]
     for name, path in pairs:
         spec = None if name is None else _named(name, inputs)
         if pathlib.Path(path).suffix.lower() in _IMAGES:
@@ -68,7 +70,8 @@ def read_inputs(
             continue
         loaded = _load(path)
         if isinstance(loaded, Mapping) and spec is None:
-            found |= loaded
+            # The file of an evaluation has labels too.
+            found |= {key: each for key, each in loaded.items() if key != LABELS or key in names}
         elif isinstance(loaded, Mapping):
             raise ExportError(f"'{path}' names its arrays itself: pass it without '{name}='")
         else:

@@ -23,8 +23,8 @@ def read_response_format(given: JsonObject | None) -> Grammar | None:
         `JsonSchema`; None for text.
 
     Raises:
-        GrammarError: not a response format, a schema of more than `MAX_PARTS` parts, an invalid one, or a keyword of it that is
-            not supported.
+        GrammarError: not a response format, a schema of more than `MAX_PARTS` parts, an invalid one, or a keyword of it that
+            is not supported.
 
     Example:
 

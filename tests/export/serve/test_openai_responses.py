@@ -26,8 +26,7 @@ def model():
 @pytest.fixture(scope="module")
 def client(model):
     with Engine(model, num_blocks=64, block_size=8) as engine:
-        with TestClient(engine_gateway(engine, "tiny", Limits(), Access()).application) as found:
-            yield found
+        yield TestClient(engine_gateway(engine, "tiny", Limits(), Access()).application)
 
 
 def test_a_response_is_the_answer_of_chat(model, client):
