@@ -120,7 +120,7 @@ def _load(
     isolated: bool | Isolation,
     check_domain: bool,
     weight_cache: Path | bool | None,
-) -> Any:
+) -> RuntimeModel | RuntimeLanguageModel | IsolatedLanguageModel:
     """`load`, once."""
     if backend is not None:
         get_format(backend)
@@ -132,8 +132,6 @@ def _load(
         manifest = read_manifest(directory)
         model: RuntimeModel | RuntimeLanguageModel | IsolatedLanguageModel
         backend = chosen_backend(manifest, backend)
-        if backend in manifest.artifacts:
-            get_format(backend).check_listed(directory, manifest)
         if isolated is not False:
             from keras_transformer.export.loading.isolated.model import open_isolated
 
@@ -144,6 +142,8 @@ def _load(
         else:
             if check:
                 check_hashes(directory, manifest, files_of(manifest, backend))
+            if backend in manifest.artifacts:
+                get_format(backend).check_listed(directory, manifest)
             signature = _whole_or_first(manifest, signature)
             weights = _weight_folder(directory, backend, weight_cache, check)
             model = _open(directory, manifest, backend, signature, num_threads, weights)

@@ -8,7 +8,7 @@ import json
 import pathlib
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.data.report import readable_size
 from keras_transformer.export.data.tables import Part, Table
@@ -16,6 +16,12 @@ from keras_transformer.export.errors import InvalidBundleError, MissingLibraryEr
 from keras_transformer.export.formats import get_format
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import JsonObject
+
+if TYPE_CHECKING:
+    import h5py
+    import onnx_ir as ir
+
+    from keras_transformer.export.tflite.graph import Graph
 
 # Numbers of these types are the weights as they were trained; other ones are what quantization made of them.
 _FLOATS = ("float32", "float64", "bfloat16")
@@ -124,7 +130,7 @@ def _read_tflite(path: pathlib.Path, found: FileContents) -> None:
     model = read_file(path)
     subgraphs = graphs(model)
 
-    def described(graph: Any, index: int) -> str:
+    def described(graph: Graph, index: int) -> str:
         return _words(graph.type(index), signature_of(graph.tensors[index]))
 
     for each in model.signatureDefs or ():
@@ -135,9 +141,9 @@ def _read_tflite(path: pathlib.Path, found: FileContents) -> None:
         }
     if not found.signatures:
         graph = subgraphs[0]
-        sides = {"inputs": indices(graph.subgraph.inputs), "outputs": indices(graph.subgraph.outputs)}
+        ends = {"inputs": indices(graph.subgraph.inputs), "outputs": indices(graph.subgraph.outputs)}
         found.signatures["(none)"] = {
-            side: {graph.name(index): described(graph, index) for index in those} for side, those in sides.items()
+            side: {graph.name(index): described(graph, index) for index in those} for side, those in ends.items()
         }
     constants = {
         tensor.buffer: (graph.type(index).lower(), size_of(model.buffers[tensor.buffer]))
@@ -156,7 +162,7 @@ def _read_onnx(path: pathlib.Path, found: FileContents) -> None:
 
     model = read(path)
 
-    def described(value: Any) -> str:
+    def described(value: ir.Value) -> str:
         shape = [] if value.shape is None else [size if isinstance(size, int) else str(size) for size in value.shape]
         return _words("?" if value.dtype is None else _FULL_NAMES.get(value.dtype.name, value.dtype.name), shape)
 
@@ -203,7 +209,7 @@ def _layers(config: JsonObject) -> Iterator[JsonObject]:
             yield each
 
 
-def _datasets(group: Any, kind: type) -> Iterator[tuple[str, int]]:
+def _datasets(group: h5py.Group, kind: type) -> Iterator[tuple[str, int]]:
     """The type and the bytes of each array in a file of weights."""
     for each in group.values():
         if isinstance(each, kind):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from starlette.responses import Response
@@ -61,23 +61,15 @@ class EmbeddingRoutes:
         signature = next(iter(model.reader.signatures))
         output = _output(model, signature)
         parts = model.reader.read_texts(signature, values["input"])
-        calls = [self._calls.predict(model, signature, arrays) for arrays in parts]
-        vectors = np.concatenate([found[output] for found in await while_connected(request, _in_turn(calls))])
+        vectors = await while_connected(request, self._vectors(model, signature, parts, output))
         content = _content(model.name, vectors, values["encoding_format"], sum(map(_tokens, parts)))
         return Response(to_json(content), media_type="application/json")
 
-
-async def _in_turn(calls: Sequence[Coroutine[Any, Any, dict[str, np.ndarray]]]) -> list[dict[str, np.ndarray]]:
-    """The results of calls, one after another: each may take as much memory as a request may."""
-    left = list(calls)
-    try:
-        found = []
-        while left:
-            found.append(await left.pop(0))
-        return found
-    finally:
-        for each in left:
-            each.close()
+    async def _vectors(
+        self, model: ServedModel, signature: str, parts: Sequence[dict[str, np.ndarray]], output: str
+    ) -> np.ndarray:
+        """The vectors of all parts, one after another: each may take as much memory as a request may."""
+        return np.concatenate([(await self._calls.predict(model, signature, each))[output] for each in parts])
 
 
 def _output(model: ServedModel, signature: str) -> str:

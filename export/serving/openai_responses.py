@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
@@ -84,7 +84,7 @@ def chat_body(body: bytes) -> JsonObject:
     return chat
 
 
-def _message(item: Any) -> JsonObject:
+def _message(item: object) -> JsonObject:
     if not isinstance(item, dict) or item.get("type", "message") != "message":
         raise InvalidBodyError("An item of 'input' must be a message with 'role' and 'content'.", "input")
     content = item.get("content")
@@ -96,7 +96,7 @@ def _message(item: Any) -> JsonObject:
     return {"role": item.get("role"), "content": content}
 
 
-def _tool(tool: Any) -> Any:
+def _tool(tool: object) -> object:
     """A function in the form of chat completions."""
     if not isinstance(tool, dict) or "function" in tool:
         return tool
@@ -134,10 +134,12 @@ class _Record:
     """
 
     def __init__(self, asked: JsonObject) -> None:
-        self.text, self.usage, self.reason = "", None, None
+        self.text = ""
+        self.usage: JsonObject | None = None
+        self.reason: str | None = None
         self.calls: list[JsonObject] = []
         self.message_id = f"msg_{uuid.uuid4().hex}"
-        self._head = {
+        self._head: JsonObject = {
             "id": f"resp_{uuid.uuid4().hex}",
             "object": "response",
             "created_at": int(time.time()),
@@ -205,7 +207,7 @@ class _Record:
         }
 
 
-async def _streamed(events: AsyncGenerator[Any, None], record: _Record) -> AsyncGenerator[bytes, None]:
+async def _streamed(events: AsyncGenerator[bytes, None], record: _Record) -> AsyncGenerator[bytes, None]:
     """The events of a response, from those of a chat completion."""
     number = -1
 
@@ -242,7 +244,7 @@ async def _streamed(events: AsyncGenerator[Any, None], record: _Record) -> Async
     yield event(str(last["status"]), response=last)
 
 
-async def _chunks(events: AsyncGenerator[Any, None]) -> AsyncGenerator[JsonObject, None]:
+async def _chunks(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[JsonObject, None]:
     """The chunks of a chat completion in the bytes of its stream."""
     left = b""
     async for piece in events:

@@ -29,11 +29,11 @@ class Streamed(Response):
         self._start, self._events = start, events
 
     @property
-    def events(self) -> AsyncGenerator[Any, None]:
+    def events(self) -> AsyncGenerator[bytes, None]:
         """The pieces of the body."""
         return self._events
 
-    def with_events(self, events: AsyncGenerator[Any, None]) -> Streamed:
+    def with_events(self, events: AsyncGenerator[bytes, None]) -> Streamed:
         """The same response with other pieces, which are made of its own; closing them closes these."""
         return Streamed(self._start, _closing(events, self._events))
 
@@ -58,7 +58,9 @@ class Streamed(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _closing(events: AsyncGenerator[Any, None], source: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+async def _closing(
+    events: AsyncGenerator[bytes, None], source: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
     """Pieces that are made of others; both end together."""
     async with contextlib.aclosing(source), contextlib.aclosing(events):
         async for each in events:

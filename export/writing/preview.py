@@ -131,7 +131,7 @@ def preview(spec: ExportSpec, request: Request) -> Preview:
     refused = {name: _refusal(spec, traced, name) for name in request.formats}
     sizes = [math.prod(each.shape) for each in spec.variables if len(each.shape) > 1]
     total = sum(math.prod(each.shape) for each in spec.variables)
-    files = []
+    files: list[PlannedFiles] = []
     for precision in request.precisions:
         name = precision_name(precision)
         folder = str(request.directory / name if request.has_folders else request.directory)

@@ -6,6 +6,8 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+from keras_transformer.utils.types import JsonObject
+
 _INTEGERS = ("top_k",)
 
 
@@ -59,8 +61,8 @@ class SamplingDefaults:
         unknown = sorted(record.keys() - set(names))
         if unknown:
             raise ValueError(f"Unknown defaults of sampling: {', '.join(unknown)}; valid: {', '.join(names)}")
-        values: dict[str, object] = {name: value for name, value in record.items() if value is not None}
-        return cls(**values)  # type: ignore[arg-type]  # Checked by the constructor.
+        values: JsonObject = {name: value for name, value in record.items() if value is not None}
+        return cls(**values)
 
     @classmethod
     def from_generation_config(cls, config: Mapping[str, object]) -> SamplingDefaults | None:

@@ -269,7 +269,7 @@ def test_evaluation_files_of_a_wrong_kind(tmp_path, capsys):
     assert "images.npy' contains one unnamed array: an .npz file names an array for each input" in line
     (tmp_path / "text.npz").write_text("no zip")
     assert "is not an .npz file of arrays" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "text.npz")
-    assert "No such file" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "none.npz")
+    assert "no such file" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "none.npz")
 
 
 def test_explain_prints_what_the_page_says(capsys):

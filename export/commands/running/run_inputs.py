@@ -6,7 +6,7 @@ import json
 import pathlib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from keras_transformer.export.errors import ExportError, InputError, MissingLibr
 from keras_transformer.export.runtime.inputs import own_name
 from keras_transformer.utils.choice import nearest_path
 from keras_transformer.utils.errors import one_line
-from keras_transformer.utils.types import JsonObject
+from keras_transformer.utils.types import ArrayLike, JsonObject
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -49,7 +49,7 @@ def split_files(words: Iterable[str]) -> list[tuple[str | None, str]]:
 
 def read_inputs(
     pairs: Iterable[tuple[str | None, str]], inputs: Sequence[ArraySpec], metadata: JsonObject
-) -> dict[str, Any]:
+) -> dict[str, ArrayLike]:
     """Dict of input name to array.
 
     Args:
@@ -60,7 +60,7 @@ def read_inputs(
     Raises:
         ExportError: a file cannot be read, or one without a name is not that of the only input.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, ArrayLike] = {}
     names = [spec.name for spec in inputs]
     for name, path in pairs:
         spec = None if name is None else _named(name, inputs)
@@ -146,7 +146,7 @@ def _only(path: str, inputs: Sequence[ArraySpec]) -> ArraySpec:
     return inputs[0]
 
 
-def _load(path: str) -> Any:
+def _load(path: str) -> ArrayLike:
     suffix = pathlib.Path(path).suffix.lower()
     try:
         if suffix == ".json":

@@ -21,6 +21,7 @@ from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.generation.engine.request import Request, TokenLogprobs
+    from keras_transformer.generation.protocols import TextTokenizer
     from keras_transformer.generation.sampling_defaults import SamplingDefaults
 
 _PARAMETERS: Parameters = {
@@ -121,7 +122,7 @@ class ChatResponse(CompletionResponse):
 
     kind, prefix = "chat.completion", "chatcmpl"
 
-    def __init__(self, model: str, requests: list[Request], num_prompts: int, tokenizer: Any) -> None:
+    def __init__(self, model: str, requests: list[Request], num_prompts: int, tokenizer: TextTokenizer | None) -> None:
         super().__init__(model, requests, num_prompts, tokenizer)
         self._begun: set[int] = set()
 
@@ -156,7 +157,7 @@ class ChatResponse(CompletionResponse):
 class ToolCallResponse(ChatResponse):
     """The JSON of the response to a request whose answer is a call of a tool. Arguments as of `CompletionResponse`."""
 
-    def __init__(self, model: str, requests: list[Request], num_prompts: int, tokenizer: Any) -> None:
+    def __init__(self, model: str, requests: list[Request], num_prompts: int, tokenizer: TextTokenizer | None) -> None:
         super().__init__(model, requests, num_prompts, tokenizer)
         self._texts = [""] * len(requests)
 

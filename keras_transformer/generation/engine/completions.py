@@ -18,7 +18,7 @@ from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.generation.engine.request import Request, TokenLogprobs
-    from keras_transformer.generation.protocols import Sampler
+    from keras_transformer.generation.protocols import Sampler, TextTokenizer
 
 
 class InvalidBodyError(GenerationError):
@@ -63,11 +63,11 @@ def _is_temperature(value: Any) -> bool:
     return _is_number(value) and (value == 0 or MIN_TEMPERATURE <= value <= 2)
 
 
-def _is_penalty(value: Any) -> bool:
-    return _is_number(value) and -2 <= value <= 2
+def _is_penalty(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -2 <= value <= 2
 
 
-def _is_bias(value: Any) -> bool:
+def _is_bias(value: object) -> bool:
     """Whether it is a dict of token ids, which are keys of JSON and therefore text, to numbers."""
     return (
         isinstance(value, dict)
@@ -195,9 +195,7 @@ def read_object(body: bytes) -> JsonObject:
     return given
 
 
-def completion_of(
-    values: Mapping[str, Any], prompts: list[Any], defaults: SamplingDefaults | None = None
-) -> Completion:
+def completion_of(values: JsonObject, prompts: list[Any], defaults: SamplingDefaults | None = None) -> Completion:
     """The `Completion` of validated parameters.
 
     Args:
@@ -253,7 +251,7 @@ def read_values(
     return values
 
 
-def sampling_of(values: Mapping[str, Any], defaults: SamplingDefaults | None) -> tuple[Sampler, float]:
+def sampling_of(values: JsonObject, defaults: SamplingDefaults | None) -> tuple[Sampler, float]:
     """The sampler and the repetition penalty of a request.
 
     What it leaves out is as the model says; without that, the most likely tokens, as `generate` and the command `chat` write
@@ -287,7 +285,7 @@ def sampling_of(values: Mapping[str, Any], defaults: SamplingDefaults | None) ->
     return sampler, chosen["repetition_penalty"]
 
 
-def _adjustment(values: Mapping[str, Any]) -> LogitAdjustment | None:
+def _adjustment(values: JsonObject) -> LogitAdjustment | None:
     bias = tuple((int(token), float(each)) for token, each in (values["logit_bias"] or {}).items())
     penalties = values["frequency_penalty"], values["presence_penalty"]
     return LogitAdjustment(*penalties, bias) if bias or any(penalties) else None
@@ -305,7 +303,7 @@ class CompletionResponse:
 
     kind, prefix = "text_completion", "cmpl"
 
-    def __init__(self, model: str, requests: list[Request], num_prompts: int, tokenizer: Any) -> None:
+    def __init__(self, model: str, requests: list[Request], num_prompts: int, tokenizer: TextTokenizer | None) -> None:
         self._header = {
             "id": f"{self.prefix}-{uuid.uuid4().hex}",
             "object": self.kind,
@@ -357,8 +355,16 @@ class CompletionResponse:
         return {
             "tokens": [self._text(each.token) for each in found],
             "token_logprobs": [each.logprob for each in found],
-            "top_logprobs": [{self._text(token): value for token, value in each.top} for each in found],
+            "top_logprobs": [self._by_text(each.top) for each in found],
         }
+
+    def _by_text(self, top: list[tuple[int, float]]) -> dict[str, float]:
+        """Log probabilities by text; of tokens of one text, such as parts of characters, further ones by their number."""
+        named: dict[str, float] = {}
+        for token, value in top:
+            text = self._text(token)
+            named[f"token_id:{token}" if text in named else text] = value
+        return named
 
     def _text(self, token: int) -> str:
         """A token as text; its number where there is no tokenizer."""

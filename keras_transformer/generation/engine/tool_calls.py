@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any
 
 from keras_transformer.utils.types import JsonObject
 
 WORDS = "'none', 'auto', 'required', or an object with the name of a function"
 
 
-def is_tools(value: Any) -> bool:
+def is_tools(value: object) -> bool:
     """Whether a value is a list of functions, each with a name and the schema of its arguments."""
     return isinstance(value, list) and all(_is_tool(each) for each in value)
 
 
-def _is_tool(value: Any) -> bool:
+def _is_tool(value: object) -> bool:
     function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
         return False
     return isinstance(function.get("parameters") or {}, dict)
 
 
-def is_choice(value: Any) -> bool:
+def is_choice(value: object) -> bool:
     """Whether a value is a `tool_choice`.
 
     Example:
