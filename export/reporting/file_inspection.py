@@ -125,8 +125,9 @@ def _read_tflite(path: pathlib.Path, found: FileContents) -> None:
     from keras_transformer.export.tflite.graph import graphs
     from keras_transformer.export.tflite.tree import indices, read_file, signature_of, size_of
 
-    if path.read_bytes()[4:8] != b"TFL3":
-        raise ValueError("it does not begin as one")
+    with open(path, "rb") as file:
+        if file.read(8)[4:] != b"TFL3":
+            raise ValueError("it does not begin as one")
     model = read_file(path)
     subgraphs = graphs(model)
 
