@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32, is_small, is_wide_integer
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, SAVED_MODEL, TFLITE, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 
 _LARGEST = float(np.finfo("float32").max)
@@ -61,7 +61,7 @@ def negative_infinity(x: Tensor) -> Tensor:
 
 
 def opposite(x: Tensor) -> Tensor:
-    """The converter takes the opposite of a comparison for the opposite comparison, which NaN fails too."""
+    """TensorFlow's optimizer and converter make it the opposite comparison, which NaN fails too."""
     return tf.where(x, tf.zeros_like(x), tf.ones_like(x))
 
 
@@ -100,6 +100,7 @@ def _is_of_comparison(node: Node) -> bool:
 
 
 _NEVER = Decomposed(never, when=_is_below_zero)
+_OPPOSITE = Decomposed(opposite, when=_is_of_comparison)
 
 _COMPARED = {name: (Decomposed(_compared(name), when=_has_infinity),) for name in _WITH_INFINITY}
 _LESS, _GREATER = (Decomposed(function, when=_may_be_large) for function in (less_integer, greater_integer))
@@ -108,6 +109,6 @@ OPERATIONS = (
     Operation("Less", {TFLITE: (_NEVER, *_COMPARED.pop("Less")), ONNX: _LESS}),
     Operation("Greater", {TFLITE: _COMPARED.pop("Greater"), ONNX: _GREATER}),
     Operation("Neg", {TFLITE: Decomposed(negative_infinity, when=_is_of_infinity)}),
-    Operation("LogicalNot", {TFLITE: Decomposed(opposite, when=_is_of_comparison)}),
+    Operation("LogicalNot", {SAVED_MODEL: _OPPOSITE, TFLITE: _OPPOSITE}),
     *(Operation(name, {TFLITE: found}) for name, found in _COMPARED.items()),
 )
