@@ -98,6 +98,9 @@ from .errors import (
     UnknownTargetError as UnknownTargetError,
 )
 from .errors import (
+    UnknownInputError as UnknownInputError,
+)
+from .errors import (
     UnsupportedOpError as UnsupportedOpError,
 )
 from .errors import (
