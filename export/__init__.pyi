@@ -95,10 +95,10 @@ from .errors import (
     UnknownFormatError as UnknownFormatError,
 )
 from .errors import (
-    UnknownTargetError as UnknownTargetError,
+    UnknownInputError as UnknownInputError,
 )
 from .errors import (
-    UnknownInputError as UnknownInputError,
+    UnknownTargetError as UnknownTargetError,
 )
 from .errors import (
     UnsupportedOpError as UnsupportedOpError,
