@@ -95,6 +95,7 @@ def _require_call(values: JsonObject) -> bool:
     if (values["response_format"] or {"type": "text"}).get("type") != "text":
         raise InvalidBodyError("An answer cannot be a call and have a 'response_format'.", "tool_choice")
     values["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
+    values["compact"] = True
     return True
 
 

@@ -199,7 +199,7 @@ def completion_of(values: JsonObject, prompts: list[Any], defaults: SamplingDefa
     """The `Completion` of validated parameters.
 
     Args:
-        values: dict of parameters, with "top_logprobs".
+        values: dict of parameters, with "top_logprobs", and "compact" for JSON without whitespace.
         prompts: list of prompts.
         defaults: `SamplingDefaults` of the model, or None.
 
@@ -207,7 +207,7 @@ def completion_of(values: JsonObject, prompts: list[Any], defaults: SamplingDefa
         InvalidBodyError: an invalid or unsupported response format.
     """
     try:
-        grammar = read_response_format(values["response_format"])
+        grammar = read_response_format(values["response_format"], values.get("compact", False))
     except GrammarError as error:
         raise InvalidBodyError(str(error), "response_format") from None
     sampler, penalty = sampling_of(values, defaults)

@@ -12,12 +12,14 @@ TYPES = ("text", "json_object", "json_schema")
 MAX_PARTS = 2000
 
 
-def read_response_format(given: JsonObject | None) -> Grammar | None:
+def read_response_format(given: JsonObject | None, compact: bool = False) -> Grammar | None:
     """The grammar of a response format.
 
     Args:
         given: dict with "type": "text"; "json_object", for any JSON object; or "json_schema" with "json_schema", a dict of
             "schema". Its "name", "description" and "strict" change nothing: every schema is obeyed.
+
+        compact: bool. Whether the JSON has no whitespace. Default False.
 
     Returns:
         `JsonSchema`; None for text.
@@ -35,13 +37,13 @@ def read_response_format(given: JsonObject | None) -> Grammar | None:
     if given is None or kind == "text":
         return None
     if kind == "json_object":
-        return _schema({"type": "object"})
+        return _schema({"type": "object"}, compact)
     if kind != "json_schema":
         raise GrammarError(f"The type of a response format must be one of {', '.join(TYPES)}. Received: {kind!r:.80}")
     named = given.get("json_schema")
     if not isinstance(named, dict) or not isinstance(named.get("schema"), dict):
         raise GrammarError("A response format of type json_schema needs 'json_schema', an object with a 'schema'.")
-    return _schema(named["schema"])
+    return _schema(named["schema"], compact)
 
 
 def _num_parts(value: object) -> int:
@@ -55,11 +57,11 @@ def _num_parts(value: object) -> int:
     return count
 
 
-def _schema(schema: JsonObject) -> JsonSchema:
+def _schema(schema: JsonObject, compact: bool) -> JsonSchema:
     parts = _num_parts(schema)
     if parts > MAX_PARTS:
         raise GrammarError(f"The schema has {parts} properties and items; at most {MAX_PARTS}.")
     try:
-        return JsonSchema(schema)
+        return JsonSchema(schema, compact=compact)
     except ImportError as error:
         raise GrammarError(f"This server does not support response formats. {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # Requests on their way when a server is told to end are refused with a status for so long, instead of a broken connection.
 _REFUSING_S = 0.5
 _BACKLOG = 2048
+# How long connections are accepted then, at most, and the pauses without any after which there are none.
+_ACCEPTING_S, _PAUSE_S, _PAUSES = 1.0, 0.02, 3
 
 
 class Server(uvicorn.Server):
@@ -92,7 +95,12 @@ class Server(uvicorn.Server):
         """
         for each in sockets:
             each.listen(0)  # Further ones are not completed: their clients try again, or are told that nobody listens.
-        await asyncio.sleep(_REFUSING_S / 2 if sockets and not self.force_exit else 0)
+        end, pauses = time.monotonic() + _ACCEPTING_S, 0
+        while sockets and not self.force_exit and pauses < _PAUSES and time.monotonic() < end:
+            await asyncio.sleep(_PAUSE_S)
+            waiting = select.select(sockets, [], [], 0)[0]
+            unasked = [each for each in self.server_state.connections if getattr(each, "cycle", None) is None]
+            pauses = 0 if waiting or unasked else pauses + 1
 
 
 def listen(host: str, port: int) -> socket.socket:
