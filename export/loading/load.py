@@ -108,7 +108,7 @@ def _identity(directory: pathlib.Path) -> tuple[int, ...] | None:
         folder, manifest = directory.stat(), (directory / FILE).stat()
     except OSError:
         return None
-    return folder.st_ino, manifest.st_ino, manifest.st_mtime_ns, manifest.st_size
+    return folder.st_ino, manifest.st_ino, manifest.st_ctime_ns, manifest.st_size
 
 
 def _load(

@@ -466,9 +466,9 @@ def test_a_wrong_name_says_the_right_one():
     assert (caught.value.name, caught.value.expected) == ("images", "one of left_right")
     assert check_inputs((spec,), {"left-right": [1.0]})["left_right"] == [1.0]
     with pytest.raises(
-        InputError, match="no input is named 'idz': the inputs are named 'x', 'ids', 'mask'; did you mean 'ids'"
+        InputError, match="no input is named 'masks': the inputs are named 'x', 'ids', 'mask'; did you mean 'mask'"
     ):
-        check_inputs(SPECS, arrays(idz=1))
+        check_inputs(SPECS, arrays(masks=1))
     with pytest.raises(InputError, match="no input is named 'keras_tensor'"):
         check_inputs(SPECS, arrays(keras_tensor=1))
 
