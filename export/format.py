@@ -254,6 +254,7 @@ class Format(Protocol):
         Raises:
             ValueError: names the file.
         """
+        return None
 
     def is_weights_file(self, name: str) -> bool:
         """Whether a path of a bundle is a file of weights of this format; no signature names such files."""

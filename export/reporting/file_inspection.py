@@ -190,7 +190,7 @@ def _read_keras(path: pathlib.Path, found: FileContents) -> None:
         config = json.loads(archive.read("config.json"))
         version = json.loads(archive.read("metadata.json")).get("keras_version", "?")
         with archive.open("model.weights.h5") as stream, h5py.File(stream) as file:
-            found.add_weights(_datasets(file, h5py.Dataset))
+            found.add_weights(_datasets(file))
     layers = list(_layers(config))
     found.operations = collections.Counter(each["class_name"] for each in layers if each["class_name"] != "InputLayer")
     inputs = [each["config"] for each in layers if each["class_name"] == "InputLayer"]
@@ -210,13 +210,15 @@ def _layers(config: JsonObject) -> Iterator[JsonObject]:
             yield each
 
 
-def _datasets(group: h5py.Group, kind: type) -> Iterator[tuple[str, int]]:
+def _datasets(group: h5py.Group) -> Iterator[tuple[str, int]]:
     """The type and the bytes of each array in a file of weights."""
+    import h5py
+
     for each in group.values():
-        if isinstance(each, kind):
+        if isinstance(each, h5py.Dataset):
             yield str(each.dtype), int(each.nbytes)
         else:
-            yield from _datasets(each, kind)
+            yield from _datasets(each)
 
 
 _READERS: dict[str, Callable[[pathlib.Path, FileContents], None]] = {

@@ -33,7 +33,7 @@ _PARAMETERS: Parameters = {
     **dict.fromkeys(("model", "max_output_tokens", "temperature", "top_p", "tool_choice", "user", "seed"), _ANY),
 }
 # Unsupported parameters, which are accepted with these neutral values.
-_NEUTRAL = {
+_NEUTRAL: dict[str, tuple[object, ...]] = {
     "include": ([],),
     "metadata": ({},),
     "parallel_tool_calls": (True, False),

@@ -73,9 +73,9 @@ class Limits:
     max_tokens: int = 4096
 
     def __post_init__(self) -> None:
-        seconds = (int, float)
-        counts = dict.fromkeys(("max_bytes", "max_examples", "max_tokens"), int)
-        for name, kinds in (*counts.items(), ("timeout_s", seconds), ("read_s", seconds)):
+        counts = ("max_bytes", "max_examples", "max_tokens")
+        for name in (*counts, "timeout_s", "read_s"):
+            kinds = int if name in counts else (int, float)
             value = getattr(self, name)
             if not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < 2**62:
                 raise ExportError(f"{name} must be positive. Received: {value!r}")

@@ -44,7 +44,7 @@ _PARAMETERS: Parameters = {
     "max_completion_tokens": (None, SHARED["max_tokens"][1], SHARED["max_tokens"][2]),
 }
 # Unsupported parameters, which are accepted with these neutral values.
-_NEUTRAL = {
+_NEUTRAL: dict[str, tuple[object, ...]] = {
     "metadata": ({},),
     "parallel_tool_calls": (True, False),
     "store": (False,),
