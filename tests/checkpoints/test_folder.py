@@ -212,6 +212,7 @@ def test_models_built_after_a_refusal_have_weights(folder):
     assert np.isfinite(from_huggingface(SOURCE, verbose=0).get_weights()[0]).all()
 
 
+@pytest.mark.slow
 def test_large_tensors_are_taken_over_and_train_alike(monkeypatch):
     keras.utils.set_random_seed(0)
     small = from_huggingface(SOURCE, verbose=0)

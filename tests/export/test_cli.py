@@ -138,6 +138,7 @@ def test_wrong_models(tmp_path, capsys):
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_no_bundle(keras_file, tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     line = fails(capsys, "export", keras_file, "--out", tmp_path)
@@ -348,6 +349,7 @@ def test_every_public_name_loads():
         package.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_commands_that_describe_models_run_whatever_the_backend_of_the_user():
     done = command("catalog", "scorings", KERAS_BACKEND="jax")
     assert done.returncode == 0, done.stderr

@@ -222,6 +222,7 @@ def test_a_client_that_goes_away_ends_its_text():
         wait_until(lambda: writers.cancelled == 1 and server.server.traffic.active == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path, body",
     [
