@@ -134,6 +134,7 @@ setup(
         "ml-dtypes>=0.6,<1",
         "tokenizers>=0.23,<1",
         "sentencepiece>=0.2.3,<0.3",
+        "h5py>=3.11,<4",  # What a .keras file contains; Keras needs it too.
         "rich>=13.7,<16",  # Tables on a terminal; Keras needs it too.
     ],
     extras_require={

@@ -35,6 +35,7 @@ WHY = {
     "gguf": "names and block formats of llama.cpp's files",
     "grpcio": "the Open Inference Protocol over gRPC",
     "httptools": "parses HTTP requests",
+    "h5py": "reads .keras files",
     "huggingface-hub": "downloads checkpoints",
     "jax": "another backend of Keras",
     "jinja2": "chat templates, in its sandbox",

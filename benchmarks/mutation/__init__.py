@@ -1,0 +1,1 @@
+"""Mutants of the code, and the tests that notice them."""
