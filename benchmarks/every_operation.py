@@ -30,6 +30,7 @@ OTHERS = {
     "layers": ["every_layer.py"],
     "applications": ["every_layer.py", "--applications"],
     "keras-hub": ["every_keras_hub.py"],
+    "keras-hub-texts": ["keras_hub_texts.py"],
 }
 # Between the parts of what a worker is given: the name, the label and the kind of a case.
 BETWEEN = "|"

@@ -240,6 +240,8 @@ def export_twin(model: keras.Model, streams: bool = False) -> keras.Model:
     twin = streamed_twin(twin) if streams else frozen_twin(float32_twin(twin))
     if twin is not model and getattr(model, "tokenizer", None) is not None:
         twin.tokenizer = model.tokenizer  # It is not part of any config.
+    if twin is not model and getattr(model, "preprocessor", None) is not None:
+        twin.preprocessor = model.preprocessor  # Nor is the vocabulary of KerasHub.
     return twin
 
 
@@ -255,7 +257,12 @@ def model_spec(model: keras.Model, request: Request) -> ExportSpec:
         TargetError: a size that the target needs is missing.
     """
     options = request.options
-    spec = _language_spec(model, request) if generates(model, options) else _forward_spec(model, request)
+    does_generate = generates(model, options)
+    if does_generate:
+        from keras_transformer.export.spec.keras_hub.language_model import language_model_of
+
+        model = language_model_of(model, request.tokenizer)
+    spec = _language_spec(model, request) if does_generate else _forward_spec(model, request)
     spec = dataclasses.replace(
         spec,
         onnx=options.onnx,

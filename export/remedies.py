@@ -53,6 +53,17 @@ class Remedy(enum.Enum):
         "An engine, a target or training on the device needs a functional model; `export` makes one of any other by itself.",
         "build it with keras.Model(inputs, outputs) or keras.Sequential with an Input",
     )
+    UNCACHED = (
+        "A task of KerasHub without a cache for texts",
+        "The task generates from images or sounds, or its step with a cache computes in Python what depends on the texts.",
+        "pass ExportOptions(generation=False) for its forward pass alone",
+    )
+    FOREIGN = (
+        "A tokenizer of KerasHub that is not known",
+        "Its ids are not those of a byte-pair, WordPiece or SentencePiece tokenizer of this package.",
+        "pass a tokenizer of keras_transformer.text as tokenizer=..., or set the preprocessor of the task to None, for a"
+        " bundle that takes token ids",
+    )
     DENSE = (
         "Sparse and ragged inputs",
         "An input was made with `sparse=True` or `ragged=True`. The files take arrays.",

@@ -17,6 +17,7 @@ from keras_transformer.export.quantization import kept, ternary
 from keras_transformer.export.quantization.options import PRECISIONS, Quantization, Ternary
 from keras_transformer.export.quantization.precisions import Mode, Modes, precisions_of
 from keras_transformer.export.remedies import Remedy
+from keras_transformer.export.spec.keras_hub.task import is_causal_lm, tokenizer_of
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.targets.fixed_shapes import check_libraries, check_precisions, check_sizes, target_formats
 from keras_transformer.utils.types import Arrays, Path
@@ -110,7 +111,7 @@ def request_of(
         check_precisions(target, precisions)
         if not generates(model, options):
             check_sizes(target, model, options)
-    tokenizer = tokenizer or getattr(model, "tokenizer", None)
+    tokenizer = tokenizer or _own_tokenizer(model, options)
     keeps_weights = any(isinstance(each, kept.KEPT) for each in precisions)
     return Request(
         path,
@@ -144,7 +145,14 @@ def _check_libraries(formats: Iterable[str]) -> None:
 
 def generates(model: keras.Model, options: ExportOptions) -> bool:
     """Whether the signatures are those of a language model that generates."""
-    return options.generation is not False and hasattr(model, "generation_spec")
+    return options.generation is not False and (hasattr(model, "generation_spec") or is_causal_lm(model))
+
+
+def _own_tokenizer(model: keras.Model, options: ExportOptions) -> Tokenizer | None:
+    """The tokenizer that a model brings."""
+    if is_causal_lm(model):
+        return tokenizer_of(model) if generates(model, options) else None
+    return getattr(model, "tokenizer", None)
 
 
 def _with_defaults(
@@ -152,7 +160,7 @@ def _with_defaults(
 ) -> ExportOptions:
     """The options with what follows from the model and the target."""
     changes: dict[str, Any] = {}
-    if options.tokenizer_options is None and not hasattr(model, "generation_spec"):
+    if options.tokenizer_options is None and not generates(model, options) and not hasattr(model, "generation_spec"):
         changes["tokenizer_options"] = getattr(tokenizer, "template_options", None)
     if options.onnx is None and target is not None:
         changes["onnx"] = target.onnx

@@ -2,7 +2,7 @@
 
 import functools
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 # The name under which pip installs this package. "keras-transformer" on PyPI is another project.
 DISTRIBUTION = "keras-transformer-export"

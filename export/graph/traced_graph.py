@@ -146,7 +146,7 @@ def trace(
             raise
         function = concrete_function(name, signature, variables, RepeatedLayers(()))
     signature.outputs = tuple(_output_spec(signature, key, value) for key, value in function.structured_outputs.items())
-    graph = _graph_of(function)
+    graph = graph_of(function)
     del function
     if len(graph.graph_def.node) > _LARGE:
         gc.collect()  # A graph in memory is a circle of many small objects, and would stay until Python looks for it.
@@ -173,7 +173,8 @@ def concrete_function(
     return tf.function(traced, autograph=False, jit_compile=False).get_concrete_function(**arguments)
 
 
-def _graph_of(function: ConcreteFunction) -> TracedGraph:
+def graph_of(function: ConcreteFunction) -> TracedGraph:
+    """A function that `concrete_function` has made as a `TracedGraph`."""
     captured = {id(inner) for _, inner in function.graph.captures}
     arguments = {each.op.name: each for each in function.inputs if id(each) not in captured}
     read = [name for name, each in arguments.items() if name.startswith(VARIABLE) and each.consumers()]

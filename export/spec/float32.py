@@ -107,7 +107,7 @@ def _rebuilt_in_float32(model: keras.Model) -> keras.Model:
 def _add_adapters(model: keras.Model, twin: keras.Model) -> None:
     """Gives layers the adapters that others have beside quantized kernels; the config of a layer leaves alpha out."""
     # Of layers of other kinds one of the two may have more.
-    adaptable = ([each for each in layers_in_order(one) if hasattr(each, "enable_lora")] for one in (model, twin))
+    adaptable = ([each for each in layers_in_order(one) if hasattr(each, "lora_enabled")] for one in (model, twin))
     for layer, other in zip(*adaptable, strict=True):
         if layer.lora_enabled:
             if not other.lora_enabled:

@@ -14,6 +14,7 @@ from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names, state
 from keras_transformer.export.spec.float32 import half_precisions
 from keras_transformer.export.spec.functional import SERVE, check_model, input_specs, probes_of, serving_function
+from keras_transformer.export.spec.keras_hub.language_model import language_model_of
 from keras_transformer.export.spec.language.signatures import LanguageSignatures
 from keras_transformer.export.spec.probes import reference
 from keras_transformer.export.spec.twins import merges_adapters
@@ -69,8 +70,9 @@ def _signatures(model: keras.Model, spec: ExportSpec) -> dict[str, Signature]:
     if not spec.generation:
         found = {SERVE: _inference(model, spec.whole().signatures[SERVE])} if SERVE in spec.signatures else {}
     else:
-        make = LanguageSignatures(model)
-        found = {"prefill": make.prefill()} | ({"encode": make.encode()} if model.is_encoder_decoder else {})
+        steps = language_model_of(model)
+        make = LanguageSignatures(getattr(steps, "own", steps))
+        found = {"prefill": make.prefill()} | ({"encode": make.encode()} if steps.is_encoder_decoder else {})
     return {name: dataclasses.replace(each, function=_with_float32(each)) for name, each in found.items()}
 
 

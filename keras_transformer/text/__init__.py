@@ -16,6 +16,7 @@ from keras_transformer.text.errors import (
 )
 from keras_transformer.text.hugging_face.folder import HUGGINGFACE_FILES, from_huggingface
 from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
+from keras_transformer.text.keras_hub import from_keras_hub
 from keras_transformer.text.loading import TOKENIZERS, load_tokenizer
 from keras_transformer.text.tokenizers.byte_pair import BytePair
 from keras_transformer.text.tokenizers.bytes import Bytes
@@ -48,5 +49,6 @@ __all__ = [
     "Tokenizer",
     "WordPiece",
     "from_huggingface",
+    "from_keras_hub",
     "load_tokenizer",
 ]

@@ -21,7 +21,7 @@ MIXING = (
     *("sam", "speech_pretraining", "swin", "transformer", "transformer_xl", "vits", "xlnet"),
 )
 # Models that read padding in different ways; the others are slow.
-PADDED = ("bert", "gpt", "longformer", "mamba2", "t5", "transformer", "whisper", "xlnet")
+PADDED = ("bert", "gemma2", "gpt2", "longformer", "retnet", "t5", "transformer", "xlnet")
 # Layers that stay in float32 under a mixed policy.
 FLOAT32_OUTPUTS = {*cases.TASKS, "clip", "dit", "mm_dit", "flux"}
 

@@ -44,6 +44,7 @@ WORKERS = {
     "learned": "learned_worker.py",
     "targets": "target_worker.py",
     "full_int8": "full_int8_worker.py",
+    "hub": "hub_worker.py",
 }
 
 
@@ -106,6 +107,13 @@ def targets(request, tmp_path_factory):
 def full_int8(request, tmp_path_factory):
     """Results of the worker that exports models in integers throughout."""
     return _run_once(request, tmp_path_factory, "full_int8")
+
+
+@pytest.fixture(scope="session")
+def hub(request, tmp_path_factory):
+    """Results of the worker that exports tasks of KerasHub."""
+    pytest.importorskip("keras_hub")
+    return _run_once(request, tmp_path_factory, "hub")
 
 
 def _run_once(request, tmp_path_factory, name):

@@ -182,6 +182,47 @@ def functional(out):
     go(model, out)
 
 
+@case(Remedy.UNCACHED)
+def counting_task(out):
+    class Counting(hub_class("GPT2CausalLM")):
+        def call_with_cache(self, token_ids, cache, cache_update_index):
+            if cache_update_index > 100:
+                return None
+            return super().call_with_cache(token_ids, cache, cache_update_index)
+
+    task = Counting(small_hub_task().backbone)
+    with refused("InvalidModelError", Remedy.UNCACHED, "Counting"):
+        go(task, out)
+    go(task, out, options=ExportOptions(generation=False))
+
+
+@case(Remedy.FOREIGN)
+def foreign_tokenizer(out):
+    class Lower(hub_class("GPT2Tokenizer")):
+        def call(self, inputs, *args, **kwargs):
+            return super().call(inputs.lower(), *args, **kwargs)
+
+    task = small_hub_task()
+    own = task.preprocessor.tokenizer
+    task.preprocessor = type(task.preprocessor)(Lower(own.vocabulary, own.merges))
+    with refused("InvalidModelError", Remedy.FOREIGN, "Lower"):
+        go(task, out)
+    go(task, out, tokenizer=text.from_keras_hub(own))
+    task.preprocessor = None
+    go(task, out)
+
+
+def hub_class(name):
+    import keras_hub
+
+    return getattr(keras_hub.models, name)
+
+
+def small_hub_task():
+    sys.path.append(str(HERE.parents[1] / "benchmarks"))
+    return importlib.import_module("keras_hub_tasks").build("GPT2CausalLM")
+
+
 @case(Remedy.DENSE)
 def sparse(out):
     dense_layer = layers.Dense(2)

@@ -132,7 +132,7 @@ class TestFile:
 class TestCallsOfBefore:
     def test_arguments_of_export_are_those_of_its_options(self, tmp_path):
         call = (
-            r"static=, metadata= of export goes with the next release: write export\(model, .*, \['tflite'\], "
+            r"static=, metadata= of export is deprecated and goes in version 2.0: write export\(model, .*, \['tflite'\], "
             r"progress=False, options=ExportOptions\(static=\{'batch': 2\}, metadata=\{'a': 1\}\)\)$"
         )
         with pytest.warns(DeprecationWarning, match=call) as caught:
@@ -158,7 +158,7 @@ class TestCallsOfBefore:
         ],
     )
     def test_a_mode_by_name_is_an_instance_of_its_class(self, mode, options, wanted):
-        with pytest.warns(DeprecationWarning, match="goes with the next release: write ") as caught:
+        with pytest.warns(DeprecationWarning, match="is deprecated and goes in version 2.0: write ") as caught:
             made = Quantization(mode, **options)
         assert (made, type(made)) == (wanted, type(wanted))
         assert str(caught[0].message).endswith(repr(wanted))

@@ -148,7 +148,7 @@ class LanguageSignatures:
     @property
     def _reaching(self) -> int:
         """The length of the longest prompt; the end of a longer table is read by a step."""
-        return min(reaching_length(self.model), _LONGEST_PROMPT)
+        return min(reaching_length(getattr(self.model, "task", self.model)), _LONGEST_PROMPT)
 
     @property
     def _further_steps(self) -> list[Probe]:

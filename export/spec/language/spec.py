@@ -12,7 +12,7 @@ from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE, Export
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.spec.language.probes import LanguageProbes
-from keras_transformer.export.spec.language.signatures import LanguageSignatures
+from keras_transformer.export.spec.language.signatures import Function, LanguageSignatures
 from keras_transformer.export.spec.probes import fill_references
 from keras_transformer.utils.types import Cache
 
@@ -73,21 +73,30 @@ def language_spec(
     check_stepwise(model, tolerance)
     make = LanguageSignatures(model)
     signatures = _signatures(make, options)
-    for signature in signatures.values():
-        fill_references(signature)
-        fill_references(dataclasses.replace(signature, probes=signature.further, is_repeatable=True))
-    most = model.max_length
+    # A model of another library is compared with its own steps, not with what was made of them.
+    own = getattr(model, "own", None)
+    references = signatures if own is None else _signatures(LanguageSignatures(own), options)
+    for name, signature in signatures.items():
+        _fill(signature, references[name].function)
+    most, layers_of = model.max_length, getattr(model, "task", model)
     limits = {} if most is None else {"length": most, "cache_length": most}
     record = {**model.generation_spec.to_dict(), **make.states}
     return ExportSpec(
         signatures,
         tolerance,
-        locator(model, has_operations=False),
+        locator(layers_of, has_operations=False),
         tuple(model.variables),
         record,
         axis_limits=limits,
-        layers=tuple(layers_in_order(model)),
+        layers=tuple(layers_in_order(layers_of)),
     )
+
+
+def _fill(signature: Signature, function: Function) -> None:
+    """Fills the references of all probes in."""
+    signature = dataclasses.replace(signature, function=function)
+    fill_references(signature)
+    fill_references(dataclasses.replace(signature, probes=signature.further, is_repeatable=True))
 
 
 def _signatures(make: LanguageSignatures, options: GenerationOptions) -> dict[str, Signature]:

@@ -22,7 +22,7 @@ from keras_transformer.utils.types import JsonObject, Path, SpecialTokens
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizers.graphs import SentencePieceGraph
 
-FILE = "sentencepiece.model"
+FILE, CHAT_FILE = "sentencepiece.model", "chat_template.jinja"
 MODEL_TYPES = ("unigram", "bpe")
 
 
@@ -36,6 +36,7 @@ class SentencePiece(Tokenizer):
     Args:
         model: bytes of a SentencePiece model.
         special_tokens: dict of role to token, or None for the special tokens of the model.
+        chat_template: str or None. The chat template, in Jinja; see `generation.ChatTemplate`. Default None.
 
     Returns:
         Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
@@ -56,8 +57,11 @@ class SentencePiece(Tokenizer):
 
     kind = "sentencepiece"
 
-    def __init__(self, model: bytes, special_tokens: SpecialTokens | None = None) -> None:
+    def __init__(
+        self, model: bytes, special_tokens: SpecialTokens | None = None, chat_template: str | None = None
+    ) -> None:
         self._model = bytes(model)
+        self.chat_template = chat_template
         # Before the library, which checks neither.
         read_charsmap(self._model)
         self.model_type = read_model_type(self._model)
@@ -209,13 +213,15 @@ class SentencePiece(Tokenizer):
         return SentencePieceGraph(self)
 
     def _files(self) -> dict[str, bytes]:
-        return {FILE: self._model}
+        files = {FILE: self._model}
+        return files if self.chat_template is None else {**files, CHAT_FILE: self.chat_template.encode("utf-8")}
 
     @classmethod
     def _from_files(
         cls, files: dict[str, bytes], special_tokens: SpecialTokens | None, options: dict[str, object]
     ) -> SentencePiece:
-        return cls(files[FILE], special_tokens)
+        template = files[CHAT_FILE].decode("utf-8") if CHAT_FILE in files else None
+        return cls(files[FILE], special_tokens, template)
 
 
 def _character_offsets(offsets: Sequence[tuple[int, int]], shift: int) -> list[tuple[int, int]]:

@@ -1,0 +1,1 @@
+"""Export specs of the tasks of KerasHub that generate text."""

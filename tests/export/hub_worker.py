@@ -1,0 +1,96 @@
+"""Exports tasks of KerasHub: `hub_worker.py OUT_DIRECTORY`. The tests in `hub/` use its bundles and KerasHub's texts."""
+
+import functools
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "benchmarks"))
+
+import keras_hub
+import numpy as np
+from keras_hub_tasks import build, classes
+from worker_cases import run_cases
+
+from keras_transformer.export import ExportOptions, GenerationOptions, export, load
+from keras_transformer.export.formats import DEFAULT_FORMATS
+from keras_transformer.text import from_keras_hub
+
+PROMPT, OTHER, NEW = "The quick brown fox", "A man", 48
+CHAT = (
+    "{% for each in messages %}<start_of_turn>{{ each.role }}\\n{{ each.content | trim }}<end_of_turn>\\n{% endfor %}"
+    "{% if add_generation_prompt %}<start_of_turn>model\\n{% endif %}"
+)
+# One row, one bucket, and no loop in the graph: what takes long says nothing more here.
+SHORT = GenerationOptions(whole_graph=False, prefill_buckets=(8,), static_length=96)
+FIRST = ("GemmaCausalLM", "GPT2CausalLM")
+
+
+def texts_of(task, prompt, count):
+    """The tokens of a prompt, and those that KerasHub's own loop puts behind it, whether or not a text ends there."""
+    length = count + len(task.preprocessor.tokenizer(prompt)) + 1
+    inputs = task.preprocessor.generate_preprocess([prompt], sequence_length=length)
+    size = int(np.asarray(inputs["padding_mask"]).sum())
+    tokens = np.asarray(task.make_generate_function()(inputs, stop_token_ids=None)["token_ids"])[0]
+    return tokens[:size].tolist(), tokens[size:].tolist()
+
+
+def exported(out, name, formats=DEFAULT_FORMATS, dtype=None, options=SHORT, **arguments):
+    task = build(name, dtype)
+    report = export(task, out, formats, progress=False, options=ExportOptions(generation=options), **arguments)
+    results = {"ratios": {each: report[each].ratio for each in report.artifacts}}
+    results |= {prompt: texts_of(task, prompt, NEW) for prompt in (PROMPT, OTHER)}
+    return results
+
+
+def whole(out):
+    """A family with the loop in the graph too, whose tokenizer is part of the SavedModel."""
+    return exported(out, "LlamaCausalLM", options=GenerationOptions(prefill_buckets=(8,), static_length=96))
+
+
+def quantized(out):
+    return exported(out, "LlamaCausalLM", ["tflite", "onnx"], quantize="int8")
+
+
+def half(out):
+    """A task in bfloat16: the files are those of its float32 twin."""
+    return exported(out, "GemmaCausalLM", ["onnx"], dtype="bfloat16")
+
+
+def adapted(out):
+    """A task with LoRA weights, which are merged."""
+    task = build("GemmaCausalLM")
+    task.backbone.enable_lora(2)
+    random = np.random.default_rng(1)
+    for weight in task.trainable_weights:
+        if "lora" in weight.path:
+            weight.assign(random.normal(0, 0.5, weight.shape))
+    report = export(task, out, ["onnx"], progress=False, options=ExportOptions(generation=SHORT))
+    return {"ratios": {"onnx": report["onnx"].ratio}, PROMPT: texts_of(task, PROMPT, NEW)}
+
+
+def preset(out):
+    """A task that was saved as a preset and read back, with a chat template."""
+    task = build("GemmaCausalLM")
+    task.save_to_preset(str(out.parent / "gemma_preset"))
+    task = keras_hub.models.CausalLM.from_preset(str(out.parent / "gemma_preset"))
+    task.compile(sampler="greedy", jit_compile=False)
+    tokenizer = from_keras_hub(task.preprocessor.tokenizer, chat_template=CHAT)
+    export(task, out, ["onnx"], tokenizer=tokenizer, progress=False, options=ExportOptions(generation=SHORT))
+    asked = tokenizer.encode(
+        "<start_of_turn>user\nHello<end_of_turn>\n<start_of_turn>model\n", allow_special_tokens=True
+    )
+    bundle = load(out, "onnx")
+    return {"chat": bundle.chat("Hello", max_new_tokens=9), "asked": asked}
+
+
+if __name__ == "__main__":
+    out = pathlib.Path(sys.argv[1])
+    cases = {
+        name: functools.partial(exported, out / name, name) for name in (*FIRST, *sorted(set(classes()) - set(FIRST)))
+    }
+    rest = [name for name in cases if name not in FIRST]
+    for each in (whole, quantized, half, adapted, preset):
+        cases[each.__name__] = functools.partial(each, out / each.__name__)
+    run_cases(out, cases, exhaustive=rest)
