@@ -41,12 +41,12 @@ class SamplingDefaults:
 
     def __post_init__(self) -> None:
         for name, (least, most, is_open) in _RANGES.items():
-            value = getattr(self, name)
+            value: object = getattr(self, name)
             if value is None and name in _OPTIONAL:
                 continue
-            kinds = int if name in _INTEGERS else (int, float)
-            is_number = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
-            if not is_number or not least <= value <= most or (is_open and value == least):
+            is_number = isinstance(value, int if name in _INTEGERS else (int, float)) and not isinstance(value, bool)
+            number = value if is_number and isinstance(value, (int, float)) else math.nan
+            if not least <= number <= most or (is_open and number == least):
                 words = f"{'above' if is_open else 'from'} {least} to {most}"
                 raise ValueError(f"The default {name} of sampling must be {words}. Received: {value!r}")
 
