@@ -95,8 +95,8 @@ def test_every_import_of_the_package_is_declared(declared):
     required, extras, _ = declared
     allowed = required.union(*(names for extra, names in extras.items() if extra not in ("test", "benchmark", "docs")))
     found = third_party("keras_transformer", "export")
-    # Weights of PyTorch files are read by everyone who has it; h5py comes with Keras, whose files it reads.
-    assert {name: files for name, files in found.items() if name not in allowed | {"torch", "h5py"}} == {}
+    # Weights of PyTorch files are read by everyone who has it.
+    assert {name: files for name, files in found.items() if name not in allowed | {"torch"}} == {}
 
 
 def test_every_import_of_scripts_and_tests_is_declared(declared):
