@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,24 +75,35 @@ def runs_on(
         )
     entries = {each.signatureKey.decode(): int(each.subgraphIndex) for each in model.signatureDefs}
     for example in calibration:
-        names = [name for name in entries if _takes(interpreter.get_signature_runner(name), example)]
-        if not names:
+        parts = {name: list(taken(interpreter.get_signature_runner(name), example)) for name in entries}
+        if not any(parts.values()):
             shapes = {name: np.shape(array) for name, array in example.items()}
             raise QuantizationError(f"tflite: no signature takes the calibration example {shapes}")
-        for name in names:
-            interpreter.get_signature_runner(name)(**_typed(interpreter, name, example))
+        for name, part in ((name, part) for name, each in parts.items() for part in each):
+            interpreter.get_signature_runner(name)(**_typed(interpreter, name, part))
             yield name, entries[name], interpreter
 
 
-def _takes(runner, example) -> bool:
-    details = runner.get_input_details()
-    if set(details) != set(example):
-        return False
-    pairs = [(details[name]["shape_signature"], np.shape(array)) for name, array in example.items()]
-    return all(
-        len(sizes) == len(shape) and all(size in (-1, got) for size, got in zip(sizes, shape, strict=True))
-        for sizes, shape in pairs
-    )
+def taken(runner: Any, example: Mapping[str, ArrayLike]) -> Iterator[Mapping[str, ArrayLike]]:
+    """The parts of an example that a signature takes: all of it, its rows where the signature takes so many, or none."""
+    sizes = {name: tuple(each["shape_signature"]) for name, each in runner.get_input_details().items()}
+    shapes = {name: np.shape(array) for name, array in example.items()}
+    if set(sizes) != set(shapes):
+        return
+    if all(_fits(sizes[name], shapes[name]) for name in sizes):
+        yield example
+        return
+    firsts = {(sizes[name][:1], shapes[name][:1]) for name in sizes}
+    if len(firsts) != 1 or not all(_fits(sizes[name][1:], shapes[name][1:]) for name in sizes):
+        return
+    ((rows, count),) = firsts
+    if rows and count and rows[0] > 0:
+        for start in range(0, count[0] - rows[0] + 1, rows[0]):
+            yield {name: np.asarray(array)[start : start + rows[0]] for name, array in example.items()}
+
+
+def _fits(sizes: Sequence[int], shape: Sequence[int]) -> bool:
+    return len(sizes) == len(shape) and all(size in (-1, got) for size, got in zip(sizes, shape, strict=True))
 
 
 def _typed(interpreter: Any, name: str, example: Mapping[str, Any]) -> dict[str, np.ndarray]:
