@@ -1,5 +1,7 @@
 """Metadata, dependencies and the entry point; tools are configured in pyproject.toml."""
 
+import os
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -15,14 +17,46 @@ def constant(name):
     raise RuntimeError(f"keras_transformer/version.py holds no {name}")
 
 
-PLOTS = ["matplotlib>=3.8"]
+# Where the repository is published, such as https://host/owner/name; the workflows set it. Nothing is linked without it.
+REPOSITORY = os.environ.get("REPOSITORY_URL", "").rstrip("/")
+
+
+def long_description(readme, repository, version):
+    """The README as the package index shows it: relative links lead to the repository, or are their text alone.
+
+    Args:
+        readme: str, Markdown. Code between fences stays as it is.
+        repository: str. Its address, or "".
+        version: str. Pages and pictures are those of the tag `v` + version.
+    """
+
+    def link(found):
+        picture, text, target = found.groups()
+        if not repository:
+            return "" if picture else text
+        return f"{picture}[{text}]({repository}/{'raw' if picture else 'blob'}/v{version}/{target})"
+
+    blocks = re.split(r"(^```.*?^```$)", readme, flags=re.DOTALL | re.MULTILINE)
+    relative = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z+]+:|#)([^)\s]+)\)")
+    return "".join(block if block.startswith("```") else relative.sub(link, block) for block in blocks)
+
+
+def project_urls(repository, version):
+    """The links of the index beside the description: none without a repository."""
+    pages = {"Source": "", "Documentation": f"/blob/v{version}/docs/index.md", "Issues": "/issues"}
+    pages |= {"Changelog": f"/blob/v{version}/CHANGELOG.md", "Security": f"/blob/v{version}/SECURITY.md"}
+    return {name: repository + page for name, page in pages.items()} if repository else {}
+
+
+PLOTS = ["matplotlib>=3.9.2"]
 ETHOS_U = ["ethos-u-vela>=5.2,<6"]
-MICRO = ["tflite-micro>=0.dev20261001"]  # It has development releases only.
+# It has development releases only, named by the second, for one platform.
+MICRO = ["tflite-micro>=0.dev20261001000000; sys_platform == 'linux' and platform_machine == 'x86_64'"]
 CHAT = ["jinja2>=3.1.6,<4"]
 GRAMMAR = ["llguidance>=1.8,<2"]
 GGUF = ["gguf>=0.17,<0.20"]
 METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
-VISION = ["pillow>=10,<14"]
+VISION = ["pillow>=11,<14"]
 AUDIO = ["soundfile>=0.12.1,<1", "soxr>=0.5,<2"]
 HTTP = [
     "starlette>=1.0,<2",
@@ -42,15 +76,37 @@ DOCS = [
     "latex2mathml>=3.81,<4",
     "ruff>=0.8",
 ]
-DEMO = [*PLOTS, "scikit-learn>=1.4", "scipy>=1.17,<2", "pillow>=10"]
+DEMO = [*PLOTS, "scikit-learn>=1.5.2", "scipy>=1.17,<2", "pillow>=11"]
 
 setup(
     name=constant("DISTRIBUTION"),
     version=constant("__version__"),
     description="Train any transformer with model.fit, and export it proven equal to SavedModel, TFLite and ONNX.",
-    long_description=(ROOT / "README.md").read_text(),
+    long_description=long_description(
+        (ROOT / "README.md").read_text(encoding="utf-8"), REPOSITORY, constant("__version__")
+    ),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    author="The keras_transformer authors",
+    keywords=[
+        *("keras", "transformer", "attention", "export", "onnx", "tflite", "litert", "savedmodel", "quantization"),
+        *("language model", "vision transformer", "speech recognition", "deep learning"),
+    ],
+    project_urls=project_urls(REPOSITORY, constant("__version__")),
+    classifiers=[
+        "Development Status :: 5 - Production/Stable",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Software Development :: Libraries :: Python Modules",
+        "Typing :: Typed",
+    ],
+    license_expression="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.14",
     packages=[
@@ -131,7 +187,7 @@ setup(
             "protobuf>=7.36,<8",
             "setuptools>=65",
             "kubernetes-validate>=1.37,<2",
-            "pyyaml>=6,<7",
+            "pyyaml>=6.0.2,<7",
             "jsonschema>=4.20,<5",
         ],
         "benchmark": [

@@ -95,6 +95,9 @@ from .errors import (
     UnknownFormatError as UnknownFormatError,
 )
 from .errors import (
+    UnknownInputError as UnknownInputError,
+)
+from .errors import (
     UnknownTargetError as UnknownTargetError,
 )
 from .errors import (

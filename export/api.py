@@ -29,9 +29,10 @@ from keras_transformer.utils.types import Arrays, Path
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.export.writing.preview import Preview
     from keras_transformer.text import Tokenizer
 
-__all__ = ["export", "export_spec"]
+__all__ = ["export", "export_spec", "preview_export"]
 
 
 @overload
@@ -130,14 +131,66 @@ def export(
     >>> report["onnx"].ratio <= 1e-5
     True
     """
+    form, request = _asked(model, directory, formats, quantize, tokenizer, probes, options)
+    if not _is_on_tensorflow():
+        return _export_elsewhere(form, request, progress)
+    spec = _spec_of(form, request)
+    reports = write_bundles(spec, request, progress)
+    return reports if request.has_folders else next(iter(reports.values()))
+
+
+def preview_export(
+    model: keras.layers.Layer,
+    directory: Path,
+    formats: str | Iterable[str] = DEFAULT_FORMATS,
+    *,
+    quantize: Mode | Modes | None = None,
+    options: ExportOptions = ExportOptions(),
+) -> Preview:
+    """Says what `export` would write, and what it would refuse, without converting anything.
+
+    Args:
+        model, directory, formats, quantize, options: as for `export`, on the TensorFlow backend.
+
+    Returns:
+        A `Preview`: print `plain(preview.parts())`.
+
+    Raises:
+        ExportError: any of those of `export` that come before it writes.
+
+    Example:
+
+    >>> import keras
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> preview_export(model, "/tmp/keras_transformer_doctest_nowhere", ["onnx"]).verdict().text
+    'nothing was written: onnx would be'
+    """
+    from keras_transformer.export.writing.preview import preview
+
+    form, request = _asked(model, directory, formats, quantize, None, None, options)
+    return preview(_spec_of(form, request), request)
+
+
+def _asked(
+    model: keras.layers.Layer,
+    directory: Path,
+    formats: str | Iterable[str],
+    quantize: Mode | Modes | None,
+    tokenizer: Tokenizer | None,
+    probes: Sequence[Arrays] | None,
+    options: ExportOptions,
+) -> tuple[keras.Model, Request]:
+    """The model as a Functional one, and what is asked for of it, checked."""
     require_keras("export")
     check_is_layer(model)
     if is_trained_with_integers(model):
         model, quantize = ordinary_model(model, quantize)
     form, options = _functional(model, options)
-    request = request_of(form, directory, formats, quantize, tokenizer, probes, options)
-    if not _is_on_tensorflow():
-        return _export_elsewhere(form, request, progress)
+    return form, request_of(form, directory, formats, quantize, tokenizer, probes, options)
+
+
+def _spec_of(form: keras.Model, request: Request) -> ExportSpec:
+    """The signatures of a model as a request has them, of the twin that is exported."""
     twin = export_twin(form, streams=not request.runs_floats)
     check_models(request.precisions, twin, request.formats)
     spec = model_spec(twin, request)
@@ -145,8 +198,7 @@ def export(
         from keras_transformer.export.spec.origin import with_origin
 
         spec = with_origin(spec, form)
-    reports = write_bundles(spec, request, progress)
-    return reports if request.has_folders else next(iter(reports.values()))
+    return spec
 
 
 def _functional(model: keras.layers.Layer, options: ExportOptions) -> tuple[keras.Model, ExportOptions]:

@@ -1,4 +1,4 @@
-"""Calls of `export` as they were written before `ExportOptions`: they work, and warn, for one release."""
+"""Calls of `export` as they were written before `ExportOptions`: they work, and warn, until 2.0."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 from keras_transformer.export.data.short_repr import short_value
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.options import ExportOptions
-from keras_transformer.export.quantization.former_calls import warn
 from keras_transformer.export.remedies import Remedy
+from keras_transformer.utils.deprecation import warn_deprecated
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -35,7 +35,8 @@ def takes_former_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
                     f"{', '.join(moved)} of export and options were given", Remedy.OPTIONS, options=_listed(moved)
                 )
             given["options"] = ExportOptions(**moved)
-            warn(f"{', '.join(f'{name}=' for name in moved)} of export", _export_call(args, dict(given)), 3)
+            former = f"{', '.join(f'{name}=' for name in moved)} of export"
+            warn_deprecated(former, _export_call(args, dict(given)))
         return function(*args, **given)  # type: ignore[arg-type]
 
     return called

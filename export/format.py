@@ -244,6 +244,18 @@ class Format(Protocol):
         """
         return None
 
+    def check_listed(self, directory: pathlib.Path, manifest: Manifest) -> None:
+        """Checks that the files of a complete bundle read no other files than those that its manifest lists.
+
+        Args:
+            directory: path of the bundle.
+            manifest: its manifest.
+
+        Raises:
+            ValueError: names the file.
+        """
+        return None
+
     def is_weights_file(self, name: str) -> bool:
         """Whether a path of a bundle is a file of weights of this format; no signature names such files."""
         return False

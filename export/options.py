@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from keras_transformer.export.bundle.metadata import check_metadata
 from keras_transformer.export.bundle.tokenizers import check_options
-from keras_transformer.export.data.short_repr import short_repr
+from keras_transformer.export.data.short_repr import short_repr, short_value
+from keras_transformer.export.data.tables import Table, html_of
 from keras_transformer.export.errors import ExportError, OptionsError, QuantizationError
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.targets import get_target
@@ -125,6 +126,12 @@ class ExportOptions:
 
     def __repr__(self) -> str:
         return short_repr(self)
+
+    def _repr_html_(self) -> str:
+        rows = [(each.name, short_value(getattr(self, each.name))) for each in dataclasses.fields(self)]
+        given = [(name, value) for name, value in rows if value != "None"]
+        left = ", ".join(name for name, value in rows if value == "None")
+        return html_of([Table(("option", "value"), given), f"by default: {left}"])
 
     @classmethod
     def from_file(cls, path: Path) -> ExportOptions:

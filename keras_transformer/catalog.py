@@ -38,19 +38,19 @@ def tables(sections: Iterable[str] | None = None) -> dict[str, list[_Row]]:
 
 
 def summary(thing: object) -> str:
-    """Returns the first paragraph of a docstring, often the formula, on one line."""
+    """Returns the first paragraph of the docstring of a thing, often the formula, on one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
 def cost(thing: object) -> str:
-    """Returns the sentences of a docstring about the growth of time and memory."""
+    """Returns the sentences of the docstring of a thing about the growth of time and memory."""
     words = " ".join((inspect.getdoc(thing) or "").split("Args:")[0].split())
     sentences = re.split(r"(?<=[.;:]) (?=[A-Z(])", words)
     return " ".join(each for each in sentences if re.search(r"\bgrows?\b", each))
 
 
 def reference(thing: object) -> str:
-    """Returns the paper and arXiv number of the first reference."""
+    """Returns the paper and arXiv number of the first reference in the docstring of a thing."""
     found = re.search(r"References?: (.*)", " ".join((inspect.getdoc(thing) or "").split()))
     if not found:
         return ""

@@ -108,7 +108,9 @@ def test_every_import_of_scripts_and_tests_is_declared(declared):
 
 def test_the_distribution_is_named_once(declared):
     assert declared[2] == DISTRIBUTION
-    assert install_command("serve") == f"pip install '{DISTRIBUTION}[serve]', or '.[serve]' in a clone"
+    command = install_command("serve")
+    assert "[serve]" in command
+    assert f"'{DISTRIBUTION}[serve]'" not in command, "no index has this name"
     assert {"plots", "demo", "audio", "vision", "retrieval", "serve"} <= set(declared[1])
 
 

@@ -42,6 +42,11 @@ def read_manifest(directory: Path) -> Manifest:
     """
     directory = pathlib.Path(directory)
     path = directory / FILE
+    if directory.is_file():
+        advice = (
+            f": keras-transformer export {directory} --out bundle writes one" if directory.suffix == ".keras" else ""
+        )
+        raise InvalidBundleError(f"'{directory}' is a file; a bundle is the directory that export writes{advice}")
     if not directory.exists():
         raise InvalidBundleError(f"no such bundle: '{directory}'{nearest_path(directory)}")
     manifest = Manifest.from_dict(_read_json(directory, path), path)

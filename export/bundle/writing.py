@@ -110,9 +110,9 @@ def abandon_all() -> None:
 
 
 def is_out_of_space(error: BaseException | None) -> bool:
-    """Whether an exception, or its cause, is that the disk is full."""
+    """Whether an exception, or its cause, is that the disk is full, or a file larger than it may be."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             return True
         if "No space left on device" in str(error) or "Disk quota exceeded" in str(error):
             return True

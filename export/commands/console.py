@@ -1,13 +1,39 @@
 """What commands share: types of arguments, and status lines on stderr."""
 
 import argparse
+import json
 import sys
+from typing import Protocol
 
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.tables import Part, Verdict
 from keras_transformer.export.formats import BACKENDS, get_format
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 BACKEND_HELP = f"{', '.join(BACKENDS)} (default: the first that the bundle has and whose runtime is installed)"
+
+
+def port(text: str) -> int:
+    """Type of an argument: a port, of which 0 is a free one."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
+
+
+class Shown(Protocol):
+    """A report of a command."""
+
+    def parts(self) -> list[Part]:
+        """What is printed."""
+        ...
+
+    def verdict(self) -> Verdict:
+        """The last line."""
+        ...
+
+    def to_dict(self) -> JsonObject:
+        """The report as dicts, lists and numbers."""
+        ...
 
 
 def positive_int(text: str) -> int:
@@ -15,6 +41,21 @@ def positive_int(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Adds the option of a command whose result is a report."""
+    parser.add_argument("--json", action="store_true", help="print the report as JSON on stdout")
+
+
+def show_report(report: Shown, as_json: bool) -> None:
+    """Prints a report and its verdict, or its JSON, on stdout."""
+    from keras_transformer.export.reporting.terminal import show
+
+    if as_json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        show([*report.parts(), report.verdict()])
 
 
 def print_status(line: str) -> None:

@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "serve": "serve bundles over HTTP and gRPC from one process: arrays, and texts in OpenAI's API",
     "serve-text": "serve a language model over an OpenAI-compatible HTTP API, with continuous batching",
     "explain": "print what an error means, and what to do about it",
+    "completion": "print the script that completes commands and options in bash, zsh or fish",
     "catalog": "list architectures, mechanisms and other parts, and what each supports",
     "plan": "estimate the memory and time of a model on one or many devices, without running it",
 }
@@ -54,9 +55,11 @@ _EXAMPLES = """examples:
   keras-transformer quantize bundle --out bundle_int8 --quantize int8
   keras-transformer verify bundle
   keras-transformer run bundle --input images.npy --backend tflite
+  keras-transformer run bundle --input image=photo.jpg
   keras-transformer generate bundle "Once upon a time" --sampler random --top-p 0.9
   keras-transformer chat bundle --system "Answer in one sentence."
   keras-transformer inspect bundle
+  keras-transformer inspect model.tflite
   keras-transformer view bundle
   keras-transformer bench bundle --batch 8
   keras-transformer sensitivity bundle --evaluate test.npz
@@ -66,6 +69,12 @@ _EXAMPLES = """examples:
   keras-transformer explain ParityError
   keras-transformer catalog mechanisms
   keras-transformer plan llama:3-8B --device h100 --devices 8
+
+exit status:
+  0  done
+  1  an error: one line on stderr, and nothing half-written
+  2  wrong usage: an unknown command, option or value
+  130  interrupted; 141  nobody reads the output
 """
 
 
@@ -203,6 +212,22 @@ def build_parser(name: str | None = None) -> argparse.ArgumentParser:
             _add_command(options, each, help)
             parser.options = list(options._option_string_actions)
     return parser
+
+
+def options_of(name: str) -> list[str]:
+    """The long options of a command, for completion.
+
+    Args:
+        name: str: the command.
+
+    Example:
+
+    >>> options_of("verify")
+    ['--help', '--backend', '--tolerance', '--json']
+    """
+    parser = _Parser()
+    _add_command(parser, name, COMMANDS[name])
+    return [each for each in parser._option_string_actions if each.startswith("--")]
 
 
 def _module(name: str) -> Command:

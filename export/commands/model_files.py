@@ -6,6 +6,7 @@ import pathlib
 import re
 import sys
 import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # Parts of what Keras says where a class is missing, and where a file contains Python; and how its own advice begins.
 _REMEDIES = {"Could not locate": Remedy.IMPORT, "`safe_mode=False`": Remedy.LAMBDA}
+# The first bytes of a zip archive, as a `.keras` file is one; and the name of a repository.
+_ZIP, _REPOSITORY = b"PK\x03\x04", re.compile(r"[\w.-]+/[\w.-]+")
 _ADVICE = re.compile(r"\. (Make sure|If you trust).*", re.DOTALL)
 
 
@@ -43,7 +46,7 @@ def check_model(path: Path, imports: Sequence[str] = ()) -> pathlib.Path:
     check_imports(imports)
     path = pathlib.Path(path)
     if not path.exists():
-        raise InvalidModelError(f"no such file: '{path}'{nearest_path(path)}")
+        raise InvalidModelError(f"no such file: '{path}'{nearest_path(path) or _of_repository(path)}")
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise InvalidModelError(
@@ -54,6 +57,8 @@ def check_model(path: Path, imports: Sequence[str] = ()) -> pathlib.Path:
         start = file.read(8)
     if start == b"\x89HDF\r\n\x1a\n" and path.suffix in (".h5", ".hdf5"):
         return path
+    if start.startswith(_ZIP) and not zipfile.is_zipfile(path):
+        raise InvalidModelError(_damaged(path, "its end is missing"))
     if not zipfile.is_zipfile(path) or "config.json" not in zipfile.ZipFile(path).namelist():
         raise InvalidModelError(f"'{path}' is not a Keras file: save one with model.save('model.keras')")
     if path.suffix != ".keras":
@@ -92,10 +97,32 @@ def _load_file(path: Path, imports: Sequence[str]) -> keras.Model:
     try:
         model: keras.Model = keras.models.load_model(path, custom_objects=objects, compile=False)
         return model
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise InvalidModelError(_damaged(path, one_line(error))) from error
     except library_exceptions(ImportError) as error:
         remedy = next((remedy for words, remedy in _REMEDIES.items() if words in str(error)), None)
         reason = one_line(error) if remedy is None else _ADVICE.sub("", one_line(error))
         raise InvalidModelError(f"'{path}' cannot be loaded: {reason}", remedy) from error
+
+
+def _damaged(path: Path, reason: str) -> str:
+    """The message of a Keras file that was not copied or written to its end."""
+    size = pathlib.Path(path).stat().st_size
+    return f"'{path}' is damaged ({size:,} bytes; {reason}): copy it again, or save it again with model.save"
+
+
+def is_repository(path: pathlib.Path) -> bool:
+    """Whether a path that does not exist may be the name of a repository, such as `owner/name`."""
+    is_file = path.suffix in (".keras", ".h5", ".txt", ".gguf")
+    return bool(_REPOSITORY.fullmatch(str(path))) and not is_file and not path.parent.exists()
+
+
+def _of_repository(path: pathlib.Path) -> str:
+    """What to do where a path is the name of a repository of Hugging Face, such as `owner/name`; or ""."""
+    if not is_repository(path):
+        return ""
+    file = f"{path.name}.keras"
+    return f"; if it is a repository of Hugging Face: keras-transformer convert {path} {file}, and then export {file}"
 
 
 def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import QuantizationError
+from keras_transformer.utils.choice import nearest_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,10 +129,17 @@ def _own_options(arguments: argparse.Namespace, names: Sequence[str]) -> dict[st
     for option, modes in options.items():
         if getattr(arguments, option) is not None and not set(modes).intersection(names):
             raise QuantizationError(f"--{option.replace('_', '-')} is for --quantize {' or '.join(modes)}")
+    needing = [each for each in calibrated if each in names]
+    if needing and arguments.calibrate is None:
+        words = "an .npz file with an array of some hundred real examples for each input"
+        raise QuantizationError(f"--quantize {needing[0]} needs --calibrate FILE: {words}")
     if LEARNED in names and arguments.weights is None:
         raise QuantizationError(f"--quantize {LEARNED} needs --weights: a file of QuantizedWeights.save")
     if arguments.calibrate:
-        batches = batches_of(read_arrays(arguments.calibrate))
+        arrays = read_arrays(arguments.calibrate)
+        if len(arrays) > 1:
+            arrays.pop(LABELS, None)  # The file of an evaluation is often that of the calibration.
+        batches = batches_of(arrays)
         for mode in calibrated:
             given[mode]["calibration"] = batches
     return {mode: {key: value for key, value in own.items() if value is not None} for mode, own in given.items()}
@@ -172,6 +180,8 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
 
     try:
         file = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise QuantizationError(f"no such file: '{path}'{nearest_path(path)}") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise QuantizationError(f"'{path}' is not an .npz file of arrays") from error
     if not isinstance(file, np.lib.npyio.NpzFile):

@@ -53,12 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser, samplers: Sequence[str] = tup
     parser.add_argument("--seed", type=int, metavar="N", help="random: seed of the samples")
 
 
-def check_usage(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Reports an option that the sampler does not have as wrong usage."""
+def check_usage(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, samplers: Sequence[str] = tuple(OPTIONS)
+) -> None:
+    """Reports an option that the sampler does not have as wrong usage. `samplers` are those of the command."""
     given = [name for name in _names(tuple(OPTIONS)) if getattr(arguments, name, None) is not None]
     for name in given:
         if name not in OPTIONS[arguments.sampler]:
-            samplers = " or ".join(key for key, options in OPTIONS.items() if name in options)
+            samplers = " or ".join(key for key, options in OPTIONS.items() if key in samplers and name in options)
             parser.error(f"--{name.replace('_', '-')} is for --sampler {samplers}, not {arguments.sampler}")
 
 

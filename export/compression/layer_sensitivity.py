@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from keras_transformer.export.bundle.manifest import read_manifest, write_manifest
 from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.limits import SMALL
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.formats import files_of
@@ -21,7 +22,6 @@ from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.calibrated import batches_of
 from keras_transformer.export.quantization.calibration_data import bundle_batches
-from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.quantization.options import MODES, FullInt8, Int8Static, Quantization, literal, matches
 from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss

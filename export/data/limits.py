@@ -6,6 +6,9 @@ import dataclasses
 
 from keras_transformer.export.errors import QuantizationError
 
+# Smaller weights are not quantized but in "full_int8": the operators that dequantize them would cost more.
+SMALL = 2048
+
 
 @dataclasses.dataclass(frozen=True)
 class Behavior:

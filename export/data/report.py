@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from keras_transformer.export.data.integer_share import IntegerShare
 from keras_transformer.export.data.parity import Parity, TwinRecord
-from keras_transformer.export.data.tables import Part, Table, Verdict, plain
+from keras_transformer.export.data.tables import Part, Table, Verdict, html_of, plain
 from keras_transformer.export.data.target_result import TargetResult
 from keras_transformer.utils.types import JsonObject
 
@@ -64,7 +64,7 @@ class Artifact:
         return max((each.difference for each in self.parity), default=0.0)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Report:
     """Result of `export` or of `verify`.
 
@@ -95,6 +95,12 @@ class Report:
 
     def __str__(self) -> str:
         return plain(self.parts())
+
+    def __repr__(self) -> str:
+        return f"{plain(self.parts())}\n{self.verdict()}"
+
+    def _repr_html_(self) -> str:
+        return html_of([*self.parts(), self.verdict()])
 
     def parts(self) -> list[Part]:
         """Returns what is printed: the directory, a table, and what its figures are."""
@@ -186,6 +192,12 @@ class Reports(dict[str, Report]):
 
     def __str__(self) -> str:
         return plain(self.parts())
+
+    def __repr__(self) -> str:
+        return f"{plain(self.parts())}\n{self.verdict()}"
+
+    def _repr_html_(self) -> str:
+        return html_of([*self.parts(), self.verdict()])
 
     def parts(self) -> list[Part]:
         """Returns what is printed: the parts of each report, with an empty line between them."""

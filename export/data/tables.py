@@ -1,5 +1,6 @@
 """Tables and lines of text, of which the output of a command consists."""
 
+import html
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -85,6 +86,26 @@ Part = str | Verdict | Table
 def plain(parts: Iterable[Part]) -> str:
     """Returns parts one below another, in full width."""
     return "\n".join(map(str, parts))
+
+
+def html_of(parts: Iterable[Part]) -> str:
+    """Returns parts as HTML, for notebooks.
+
+    Example:
+
+    >>> html_of(["a < b", Table(("x",), [("1",)])])
+    '<div>a &lt; b</div><table><thead><tr><th>x</th></tr></thead><tbody><tr><td>1</td></tr></tbody></table>'
+    """
+    return "".join(_html(each) for each in parts)
+
+
+def _html(part: Part) -> str:
+    if not isinstance(part, Table):
+        text = html.escape(str(part))
+        return f"<div>{f'<b>{text}</b>' if isinstance(part, Verdict) else text}</div>" if text else ""
+    head = "".join(f"<th>{html.escape(each)}</th>" for each in part.head)
+    rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in part.rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _pieces(cells: Iterable[str], is_text: bool) -> list[str]:

@@ -18,6 +18,7 @@ from keras_transformer.export.errors.files import (
     OutOfSpaceError,
     ParityError,
     RunError,
+    UnknownInputError,
     UnsupportedOpError,
     WeightError,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "RunError",
     "TargetError",
     "UnknownFormatError",
+    "UnknownInputError",
     "UnknownTargetError",
     "UnsupportedOpError",
     "WeightError",

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from keras_transformer.export.errors.base import ExportError
 from keras_transformer.export.remedies import Remedy
+from keras_transformer.utils.choice import suggestion
 from keras_transformer.utils.errors import one_line
 
 
@@ -143,6 +144,27 @@ class InputError(ExportError):
         self.got = got
 
 
+class UnknownInputError(InputError):
+    """No input of a signature has a name that was given. The message has the names of the inputs.
+
+    Args:
+        name: the name.
+        names: those of the inputs.
+
+    Example:
+
+    >>> print(UnknownInputError("images", ["input"]))
+    no input is named 'images': the input is named 'input' (keras-transformer explain unknowninputerror)
+    """
+
+    def __init__(self, name: str, names: Iterable[str]) -> None:
+        names = tuple(names)
+        which = "the input is named" if len(names) == 1 else "the inputs are named"
+        quoted = ", ".join(map(repr, names))
+        ExportError.__init__(self, f"no input is named {name!r}: {which} {quoted}{suggestion(name, names)}")
+        self.name, self.expected, self.got = name, f"one of {', '.join(names)}", "an unknown name"
+
+
 class RunError(ExportError):
     """A runtime fails to compute a signature, or its outputs differ from the manifest.
 
@@ -162,7 +184,10 @@ class RunError(ExportError):
 
 
 class OutOfSpaceError(ExportError):
-    """The disk is full; nothing of the bundle was kept. An export takes about three times the space of the bundle."""
+    """The disk is full, or a limit of the size of files is reached; nothing of the bundle was kept.
+
+    An export takes about three times the space of the bundle.
+    """
 
     def __init__(self, directory: object) -> None:
         super().__init__(f"no space left on the device of '{directory}'")

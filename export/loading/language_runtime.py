@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.tables import Part, Table, html_of, plain
 from keras_transformer.export.formats import format_with
 from keras_transformer.export.loading.fixed_steps import FixedSteps
 from keras_transformer.export.loading.paged_runtime import PagedRuntimeSteps
@@ -34,6 +35,28 @@ class RuntimeLanguageModel(Generator):
 
     steps: RuntimeSteps
     metadata: Mapping[str, object] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        return plain(self._parts())
+
+    def _repr_html_(self) -> str:
+        return html_of(self._parts())
+
+    def _parts(self) -> list[Part]:
+        """What the model is, and a call of it."""
+        spec = self.spec
+        words = "encoder-decoder" if spec.is_encoder_decoder else "decoder"
+        limit = "no limit" if spec.max_length is None else f"at most {spec.max_length:,}"
+        rows = [("vocabulary", f"{spec.vocabulary_size:,} tokens"), ("length", f"{limit} tokens")]
+        rows.append(
+            ("tokenizer", "none: prompts are token ids" if self.tokenizer is None else type(self.tokenizer).__name__)
+        )
+        chats = getattr(self.tokenizer, "chat_template", None) is not None
+        prompt = "[1, 2, 3]" if self.tokenizer is None else "'Once upon a time'"
+        calls = [f"model.generate({prompt}, max_new_tokens=20), model.stream({prompt})"]
+        calls += ["model.chat('Hello'), model.conversation()"] if chats else []
+        head = f"{type(self).__name__}, {words}"
+        return [head, Table(("", "is"), rows, texts=("", "is")), *calls]
 
     def generator(self) -> "RuntimeLanguageModel":
         """The object that reads prompts for an engine: the model itself."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pathlib
+import time
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.preprocessing import read_vocabularies
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.data.manifest import FILE
 from keras_transformer.export.errors import ExportError, InvalidBundleError
 from keras_transformer.export.formats import chosen_backend, files_of, format_with, get_format
 from keras_transformer.export.runtime.preprocessing import preprocessed_runtime, preprocessor
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from keras_transformer.export.loading.language_runtime import RuntimeLanguageModel
 
 SERVE = "serve"
+# How often a load begins again because the bundle was replaced meanwhile, and the pause before.
+_MOST_SWAPS, _SWAP_S = 5, 0.05
 
 
 def load(
@@ -86,6 +90,38 @@ def load(
     >>> model(x=np.ones((3, 4)))["output"].shape
     (3, 2)
     """
+    arguments = (backend, signature, num_threads, check, isolated, check_domain, weight_cache)
+    for _ in range(_MOST_SWAPS):
+        before = _identity(pathlib.Path(bundle))
+        try:
+            return _load(bundle, *arguments)
+        except (InvalidBundleError, FileNotFoundError):
+            if _identity(pathlib.Path(bundle)) == before:
+                raise
+        time.sleep(_SWAP_S)  # Another process replaced the bundle while it was read.
+    return _load(bundle, *arguments)
+
+
+def _identity(directory: pathlib.Path) -> tuple[int, ...] | None:
+    """What changes when a bundle is replaced by another one; None while there is none."""
+    try:
+        folder, manifest = directory.stat(), (directory / FILE).stat()
+    except OSError:
+        return None
+    return folder.st_ino, manifest.st_ino, manifest.st_ctime_ns, manifest.st_size
+
+
+def _load(
+    bundle: Path,
+    backend: str | None,
+    signature: str | None,
+    num_threads: int | None,
+    check: bool,
+    isolated: bool | Isolation,
+    check_domain: bool,
+    weight_cache: Path | bool | None,
+) -> RuntimeModel | RuntimeLanguageModel | IsolatedLanguageModel:
+    """`load`, once."""
     if backend is not None:
         get_format(backend)
     num_threads = available_cores() if num_threads is None else num_threads
@@ -106,6 +142,8 @@ def load(
         else:
             if check:
                 check_hashes(directory, manifest, files_of(manifest, backend))
+            if backend in manifest.artifacts:
+                get_format(backend).check_listed(directory, manifest)
             signature = _whole_or_first(manifest, signature)
             weights = _weight_folder(directory, backend, weight_cache, check)
             model = _open(directory, manifest, backend, signature, num_threads, weights)

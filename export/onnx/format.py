@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from keras_transformer.export.format import Format
 from keras_transformer.export.graph.interface_names import output_names
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.weights.external_data import check_external_data
 from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
@@ -115,6 +117,12 @@ class OnnxFormat(Format):
         from keras_transformer.export.onnx.weights.stored_weights import weight_bytes
 
         return weight_bytes(directory, files.values())
+
+    def check_listed(self, directory: pathlib.Path, manifest: Manifest) -> None:
+        """Refuses weights in a file that the manifest does not list: nothing is known of it."""
+        for name in manifest.artifact(self.name).paths:
+            path = directory / name
+            check_external_data(path, {os.path.relpath(directory / each, path.parent) for each in manifest.files})
 
     def is_weights_file(self, name: str) -> bool:
         return name == "model.weights"

@@ -13,6 +13,7 @@ from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.onnx.weights.external_data import check_external_data
+from keras_transformer.export.runtime.cancellation import is_stoppable, stoppable
 from keras_transformer.export.runtime.libraries import ONNX, ONNX_RUNTIME
 
 if TYPE_CHECKING:
@@ -96,8 +97,17 @@ class OnnxRuntime:
         self._caches = {names.outputs[name]: names.inputs[name] for name in sorted(caches)}
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results: list[np.ndarray] = self._bound(arrays) if self._caches else self._session.run(None, arrays)
+        results: list[np.ndarray] = self._bound(arrays) if self._caches else self._run(arrays)
         return dict(zip(self._outputs, results, strict=True))
+
+    def _run(self, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
+        if not is_stoppable():
+            return list(self._session.run(None, arrays))
+        import onnxruntime
+
+        options = onnxruntime.RunOptions()
+        with stoppable(lambda: setattr(options, "terminate", True)):
+            return list(self._session.run(None, arrays, options))
 
     def _bound(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         from onnxruntime import OrtValue

@@ -11,7 +11,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InputError, QuantizationError
 from keras_transformer.export.remedies import Remedy
-from keras_transformer.export.runtime.inputs import check_inputs
+from keras_transformer.export.runtime.inputs import check_inputs, own_name
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.observation.batches import named_batches
 from keras_transformer.utils.types import ArrayLike
@@ -45,7 +45,7 @@ def calibration_batches(data: Calibration, inputs: Sequence[ArraySpec]) -> list[
     """
     found: list[Batch] = []
     try:
-        for arrays in named_batches(data, {each.name: len(each.shape) for each in inputs}):
+        for arrays in named_batches(_renamed(data, inputs), {each.name: len(each.shape) for each in inputs}):
             found += [check_inputs(inputs, part) for part in _parts(arrays, inputs)]
     except (InputError, WeightQuantizationError) as error:
         raise QuantizationError(f"the calibration data do not fit the model: {error}") from error
@@ -73,6 +73,16 @@ def bundle_batches(data: Calibration, manifest: Manifest) -> list[Batch]:
             raise QuantizationError("the calibration data of a language model are dicts of arrays by input name")
         return [dict(each) for each in cast("list[Batch]", batches)]
     return calibration_batches(data, next(iter(manifest.signatures.values())).inputs)
+
+
+def _renamed(data: Calibration, inputs: Sequence[ArraySpec]) -> Calibration:
+    """Data by the names of the inputs in the bundle, where they are dicts by those of the Keras model."""
+    if isinstance(data, list):
+        return [_renamed(each, inputs) for each in data]
+    if not isinstance(data, Mapping):
+        return data
+    names = [each.name for each in inputs]
+    return {own_name(name, names): array for name, array in data.items()}
 
 
 def _parts(arrays: Batch, inputs: Sequence[ArraySpec]) -> Iterator[Batch]:

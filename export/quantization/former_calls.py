@@ -1,14 +1,14 @@
-"""Modes of quantization as they were written before each was a class: they work, and warn, for one release."""
+"""Modes of quantization as they were written before each was a class: they work, and warn, until 2.0."""
 
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.utils.choice import suggestion
+from keras_transformer.utils.deprecation import warn_deprecated
 
 _GGUF, _LEARNED = "gguf", "learned"
 # The options that `Quantization` had, in their order, with their defaults.
@@ -24,17 +24,6 @@ class FormerCall(type):
         def __call__(cls, *args: object, **kwargs: object) -> Any:
             modes = {each.mode: each for each in cls.__subclasses__()}
             return _instance(modes, *args, **kwargs) if modes else super().__call__(*args, **kwargs)
-
-
-def warn(former: str, call: str, level: int) -> None:
-    """Tells how a call is written now.
-
-    Args:
-        former: what was written.
-        call: what is to be written.
-        level: how many calls further up that is.
-    """
-    warnings.warn(f"{former} goes with the next release: write {call}", DeprecationWarning, stacklevel=level)
 
 
 def _instance(classes: Mapping[str, type], mode: str, *args: object, **kwargs: object) -> Any:
@@ -60,7 +49,7 @@ def _instance(classes: Mapping[str, type], mode: str, *args: object, **kwargs: o
     # Others had no effect.
     options = {field.name: given[field.name] for field in dataclasses.fields(cls) if field.name in given}
     made = cls(**options)
-    warn(f"Quantization({mode!r}, ...)" if given else f"Quantization({mode!r})", repr(made), 4)
+    warn_deprecated(f"Quantization({mode!r}, ...)" if given else f"Quantization({mode!r})", repr(made), 3)
     return made
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keras_transformer.export.data.limits import SMALL
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.quantization.options import GGUF, Gguf, Learned, Quantization, matches
 from keras_transformer.export.remedies import Remedy
 

@@ -9,8 +9,6 @@ from keras_transformer.export.data.limits import LIMITS
 from keras_transformer.export.data.short_repr import short_repr
 from keras_transformer.export.quantization.former_calls import FormerCall
 
-# Smaller weights are not quantized but in "full_int8": the operators that dequantize them would cost more.
-SMALL = 2048
 BLOCK_SIZE = 32
 
 

@@ -7,6 +7,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from keras_transformer.export.data.limits import SMALL
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.calibrated import FullInt8, Int8Static
 from keras_transformer.export.quantization.mode import BLOCK_SIZE, Quantization
@@ -183,7 +184,8 @@ def matches(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
     found = {pattern: set(fnmatch.filter(names, pattern)) for pattern in patterns}
     for pattern, each in found.items():
         if not each:
-            message = f"keep_float '{pattern}' matches none of the weights: {', '.join(sorted(names)[:8])}"
+            known = ", ".join(sorted(names)[:8]) or f"there is none of {SMALL:,} numbers"
+            message = f"keep_float '{pattern}' matches none of the weights: {known}"
             raise QuantizationError(message, Remedy.WEIGHTS, weight=min(names, default="*"))
     return set().union(*found.values())
 

@@ -10,7 +10,7 @@ from keras_transformer.export.data.report import readable_size
 from keras_transformer.export.data.tables import Part, Table, plain
 from keras_transformer.export.data.target_result import TargetResult
 from keras_transformer.export.formats import get_format
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 
 def inspect_bundle(directory: Path) -> str:
@@ -45,6 +45,43 @@ def inspected(directory: Path) -> list[Part]:
     return lines
 
 
+def record_of(directory: Path) -> JsonObject:
+    """Returns the contents of a bundle as dicts, lists and numbers: what `inspect --json` prints.
+
+    Args:
+        directory: path of the bundle.
+
+    Raises:
+        InvalidBundleError: it is not a complete bundle.
+    """
+    directory = pathlib.Path(directory)
+    manifest = read_manifest(directory)
+    artifacts: JsonObject = {}
+    for name, artifact in manifest.artifacts.items():
+        try:
+            counts: JsonObject | None = dict(op_counts(directory, manifest, name))
+        except ImportError:  # What reads such files is not installed.
+            counts = None
+        artifacts[name] = {
+            "files": sorted(artifact.paths),
+            "size": artifact.size,
+            "of_scale": artifact.ratio,
+            "quantization": artifact.quantization,
+            "operations": counts,
+        }
+    signatures = {
+        name: {side: [each.to_dict() for each in specs] for side, specs in found._asdict().items()}
+        for name, found in manifest.signatures.items()
+    }
+    return {
+        "directory": str(directory),
+        "signatures": signatures,
+        "artifacts": artifacts,
+        "metadata": manifest.metadata,
+        "versions": dict(manifest.versions),
+    }
+
+
 def op_counts(directory: Path, manifest: Manifest, format: str) -> collections.Counter[str]:
     """Counts the ops of one artifact, over all its signatures.
 
@@ -66,10 +103,16 @@ def _artifact_table(directory: pathlib.Path, manifest: Manifest) -> Table:
     rows = []
     for name, artifact in manifest.artifacts.items():
         rows.append(
-            (name, readable_size(artifact.size), f"{artifact.ratio:.1e}", *_op_cells(directory, manifest, name))
+            (
+                name,
+                artifact.quantization or "float32",
+                readable_size(artifact.size),
+                f"{artifact.ratio:.1e}",
+                *_op_cells(directory, manifest, name),
+            )
         )
-    head = ("format", "size", "of scale", "ops", "most frequent ops")
-    return Table(head, rows, texts=("format", "most frequent ops"))
+    head = ("format", "weights", "size", "of scale", "ops", "most frequent ops")
+    return Table(head, rows, texts=("format", "weights", "most frequent ops"))
 
 
 def _op_cells(directory: pathlib.Path, manifest: Manifest, name: str) -> tuple[str, str]:

@@ -42,13 +42,17 @@ class Steps:
         stream: TextIO | None = sys.stderr if progress is True else None
         self._bar = stream if stream is not None and stream.isatty() else None
         self._print = _line_printer(stream) if stream is not None else progress or None
+        self._since = time.monotonic()
+        self._lock, self._done = threading.RLock(), threading.Event()
+        self._ticking: threading.Thread | None = None
 
     def begin(self, text: str) -> None:
         """Begins the next step."""
         self._number += 1
-        self._text = text
+        self._text, self._since = text, time.monotonic()
         if self._bar is not None:
             self._draw()
+            self._tick()
         elif callable(self._print):
             self._print(f"[{self._number}/{self._total}] {text}")
 
@@ -61,10 +65,24 @@ class Steps:
         if self._number:
             self._draw()
 
+    def _tick(self) -> None:
+        """Keeps the seconds of the current step going."""
+        if self._ticking is None:
+            self._ticking = threading.Thread(target=self._redraw, daemon=True)
+            self._ticking.start()
+
+    def _redraw(self) -> None:
+        while not self._done.wait(_EVERY_S):
+            with self._lock:
+                if not self._done.is_set():
+                    self._draw()
+
     def _draw(self) -> None:
-        """The share of the steps that are complete, and the current one."""
+        """The share of the steps that are complete, and the current one with its seconds."""
         done = round(_WIDTH * min((self._number - 1) / max(self._total, 1), 1.0))
+        seconds = time.monotonic() - self._since
         line = f"[{'=' * done}{' ' * (_WIDTH - done)}] {self._number}/{self._total} {self._text}"
+        line += f" ({seconds:.0f} s)" if seconds >= 1 else ""
         self._write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
 
     def _clear(self) -> None:
@@ -72,8 +90,9 @@ class Steps:
 
     def _write(self, text: str) -> None:
         if self._bar is not None:
-            self._bar.write(text)
-            self._bar.flush()
+            with self._lock:
+                self._bar.write(text)
+                self._bar.flush()
 
     def __enter__(self) -> Steps:
         return self
@@ -81,6 +100,9 @@ class Steps:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._done.set()
+        if self._ticking is not None:
+            self._ticking.join()
         if self._number:
             self._clear()
 

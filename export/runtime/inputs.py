@@ -1,17 +1,22 @@
 """Checks and casts of the arrays that a signature takes and returns."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.errors import InputError
+from keras_transformer.export.errors import InputError, UnknownInputError
 from keras_transformer.export.graph.interface_names import identifier
 from keras_transformer.utils.types import ArrayLike
 
 # As in "source_token_ids"; "input_ids" is the name in transformers.
 _TOKEN_IDS = ("token_ids", "input_ids")
+# Keras's names of an input that was given none. Their numbers depend on how many models were built before.
+_AUTOMATIC = re.compile(r"(keras_tensor|input_layer)(_\d+)?")
+# That of the only input of such a model in a bundle.
+_ONLY_INPUT = "input"
 
 
 def named_arrays(
@@ -76,9 +81,29 @@ def _rank(value: ArrayLike) -> int | None:
 
 def _name(path: _Path, names: Sequence[str]) -> str:
     """The name of the input at a path of a structure: the path itself, or the identifier that it was made into."""
-    key = "_".join(map(str, path))
-    found = identifier(key, "input")
-    return found if found in names and key not in names else key
+    return own_name("_".join(map(str, path)), names)
+
+
+def own_name(name: str, names: Iterable[str]) -> str:
+    """The name of an input in a bundle, by its name in the Keras model.
+
+    Args:
+        name: a name in the bundle, which is returned as it is; the Keras model's, which need not be an identifier; or, for
+            the only input of a model that gave it no name, any of Keras's automatic ones.
+        names: the names of the inputs in the bundle.
+
+    Example:
+
+    >>> own_name("left-right", ["left_right"]), own_name("keras_tensor_7", ["input"]), own_name("image", ["input"])
+    ('left_right', 'input', 'image')
+    """
+    names = list(names)
+    if name in names:
+        return name
+    found = identifier(name, "input")
+    if found in names:
+        return found
+    return _ONLY_INPUT if names == [_ONLY_INPUT] and _AUTOMATIC.fullmatch(name) else name
 
 
 def _leaves(value: ArrayLike, names: Sequence[str], path: _Path = ()) -> list[tuple[_Path, ArrayLike]]:
@@ -133,7 +158,7 @@ def check_inputs(specs: Sequence[ArraySpec], arrays: Mapping[str, ArrayLike]) ->
 
     Args:
         specs: tuple of `ArraySpec`.
-        arrays: dict of name to array-like.
+        arrays: dict of name to array-like; see `own_name` for the names.
 
     Returns:
         Dict of name to contiguous numpy array.
@@ -141,9 +166,11 @@ def check_inputs(specs: Sequence[ArraySpec], arrays: Mapping[str, ArrayLike]) ->
     Raises:
         InputError: names the input, what was expected and what was received.
     """
+    names = [spec.name for spec in specs]
+    arrays = {own_name(name, names): array for name, array in arrays.items()}
     for name in arrays:
-        if name not in {spec.name for spec in specs}:
-            raise InputError(name, f"one of {', '.join(spec.name for spec in specs)}", "an unknown name")
+        if name not in names:
+            raise UnknownInputError(name, names)
     checked: dict[str, np.ndarray] = {}
     sizes: dict[str, int] = {}
     for spec in specs:

@@ -15,6 +15,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.domain import Domain
 from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.data.manifest_records import FileNames
+from keras_transformer.export.data.tables import Part, Table, html_of, plain
 from keras_transformer.export.errors import InputError, InvalidBundleError, RunError
 from keras_transformer.export.runtime.inputs import (
     check_axis_limits,
@@ -79,6 +80,31 @@ class RuntimeModel:
         self.axis_limits: Mapping[str, int] = {}
         self._domain: Domain | None = None
         self.metadata: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return plain(self._parts())
+
+    def _repr_html_(self) -> str:
+        return html_of(self._parts())
+
+    def _parts(self) -> list[Part]:
+        """What the model takes and returns, and a call of it."""
+        backend, signature = self._origin
+        sides = (("input", self.inputs), ("output", self.outputs))
+        rows = [(side, each.name, each.describe()) for side, specs in sides for each in specs]
+        given = [each.name for each in self.inputs if each.name not in {*self._states, *self._draws}]
+        call = (
+            "model(['a text'])"
+            if self.tokenizer is not None
+            else f"model({', '.join(f'{each}=...' for each in given)})"
+        )
+        head = f"{type(self).__name__} of '{self._directory}': {backend}, signature '{signature}'"
+        columns = ("", "name", "takes and returns")
+        return [
+            head,
+            Table(columns, rows, texts=columns),
+            f"{call} returns a dict of numpy arrays; also model.example()",
+        ]
 
     def __call__(self, *arrays: ArrayLike, **named: ArrayLike) -> dict[str, np.ndarray]:
         given = self._named(arrays, named)

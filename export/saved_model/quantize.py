@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.data.export_spec import ExportSpec, Signature
+from keras_transformer.export.data.limits import SMALL
 from keras_transformer.export.graph.traced import weight_names
 from keras_transformer.export.graph.traced_graph import arguments_of
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.kept import blocks_of
-from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.quantization.options import KEPT, Quantization, matches
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.saved_model import convert as saved_model

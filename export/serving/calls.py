@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.serving.metrics import Metrics
-from keras_transformer.export.serving.requests import Limits, RequestError
+from keras_transformer.export.serving.requests import MODEL_NOT_FOUND, Limits, RequestError
 from keras_transformer.export.serving.served_model import ReplicaDiedError, ServedModel
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Calls:
         found = self.models.get(self.only_name if name is None else name)
         if found is None:
             known = ", ".join(f"'{each}'" for each in self.models)
-            raise RequestError(404, f"there is no model '{name:.80}'; there is {known}")
+            raise RequestError(404, f"there is no model '{name:.80}'; there is {known}", MODEL_NOT_FOUND)
         return found
 
     async def predict(self, model: ServedModel, signature: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

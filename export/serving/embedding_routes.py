@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,10 +60,16 @@ class EmbeddingRoutes:
             raise RequestError(400, f"'{model.name}' makes no embeddings: it is no encoder with a tokenizer")
         signature = next(iter(model.reader.signatures))
         output = _output(model, signature)
-        arrays = model.reader.read_texts(signature, values["input"])
-        vectors = (await while_connected(request, self._calls.predict(model, signature, arrays)))[output]
-        content = _content(model.name, vectors, values["encoding_format"], _tokens(arrays))
+        parts = model.reader.read_texts(signature, values["input"])
+        vectors = await while_connected(request, self._vectors(model, signature, parts, output))
+        content = _content(model.name, vectors, values["encoding_format"], sum(map(_tokens, parts)))
         return Response(to_json(content), media_type="application/json")
+
+    async def _vectors(
+        self, model: ServedModel, signature: str, parts: Sequence[dict[str, np.ndarray]], output: str
+    ) -> np.ndarray:
+        """The vectors of all parts, one after another: each may take as much memory as a request may."""
+        return np.concatenate([(await self._calls.predict(model, signature, each))[output] for each in parts])
 
 
 def _output(model: ServedModel, signature: str) -> str:

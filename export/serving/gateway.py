@@ -17,7 +17,8 @@ from starlette.routing import Route
 from keras_transformer.export.serving.calls import Calls
 from keras_transformer.export.serving.embedding_routes import EMBEDDINGS, EmbeddingRoutes
 from keras_transformer.export.serving.open_inference.http_routes import OpenInferenceRoutes
-from keras_transformer.export.serving.requests import Limits, RequestError, write_outputs
+from keras_transformer.export.serving.openai_responses import RESPONSES, ResponseRoutes
+from keras_transformer.export.serving.requests import MODEL_NOT_FOUND, Limits, RequestError, write_outputs
 from keras_transformer.export.serving.responses import while_connected
 from keras_transformer.export.serving.served_model import CHAT, COMPLETIONS, UNHEALTHY, ReplicaDiedError
 from keras_transformer.export.serving.text_routes import TextRoutes
@@ -25,7 +26,7 @@ from keras_transformer.generation.engine.completions import InvalidBodyError
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.http.guard import Guard
-from keras_transformer.utils.http.refusals import UNAVAILABLE, hide_failure, refusal, refuse_http
+from keras_transformer.utils.http.refusals import UNAVAILABLE, hide_failure, model_record, refusal, refuse_http
 from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Gateway:
     ) -> None:
         limits = limits or Limits()
         self.calls = Calls(models, limits, retries)
+        self._started = int(time.time())
         arrays, texts = ArrayRoutes(self.calls), TextRoutes(self.calls)
         open_inference = OpenInferenceRoutes(self.calls, self.figures)
         routes = [
@@ -68,6 +70,7 @@ class Gateway:
             Route("/v1/models/{name}:predict", self._counted(arrays.predict), methods=["POST"]),
             Route(COMPLETIONS, self._counted(texts.completions), methods=["POST"]),
             Route(CHAT, self._counted(texts.chat), methods=["POST"]),
+            Route(RESPONSES, self._counted(ResponseRoutes(texts).respond), methods=["POST"]),
             Route(EMBEDDINGS, self._counted(EmbeddingRoutes(self.calls).embeddings), methods=["POST"]),
             Route("/health", self._health),
             Route("/metrics", self._figures),
@@ -107,7 +110,7 @@ class Gateway:
         try:
             return await handler(request)
         except RequestError as error:
-            return refusal(error.status, error.reason, path=path)
+            return refusal(error.status, error.reason, path=path, code=error.code)
         except InvalidBodyError as error:
             return refusal(400, str(error), error.parameter, path=path)
         except ReplicaDiedError:
@@ -138,7 +141,7 @@ class Gateway:
         return JSONResponse({"status": "ok", **figures.get(self.calls.only_name, {})})
 
     async def _models(self, request: Request) -> Response:
-        data = [{"id": name, "object": "model", "owned_by": "user"} for name in self.calls.models]
+        data = [model_record(name, self._started) for name in self.calls.models]
         return JSONResponse({"object": "list", "data": data})
 
     async def _model(self, request: Request) -> Response:
@@ -146,8 +149,9 @@ class Gateway:
         if name.removesuffix(":predict") in self.calls.models and name.endswith(":predict"):
             return refusal(405, "a request is sent with POST")
         if name not in self.calls.models:
-            return refusal(404, f"there is no model '{name:.80}'; there is {', '.join(self.calls.models)}")
-        return JSONResponse(self.calls.models[name].described)
+            reason = f"there is no model '{name:.80}'; there is {', '.join(self.calls.models)}"
+            return refusal(404, reason, "model", code=MODEL_NOT_FOUND)
+        return JSONResponse(self.calls.models[name].described | model_record(name, self._started))
 
     async def _figures(self, request: Request) -> Response:
         try:

@@ -8,10 +8,11 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import ExportError
+from keras_transformer.export.runtime.cancellation import Cancellation
 from keras_transformer.export.serving.batching import Batching
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.utils.errors import failure_to
@@ -32,13 +33,15 @@ class _Waiting:
     since: float
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    is_wanted: bool = True
 
 
 class LocalReplicas:
     """Threads that compute batches of requests. A runtime releases Python's lock while it computes.
 
     A thread that has nothing to do takes the requests that wait, up to `max_batch_size` examples; while all threads compute,
-    requests gather. With `wait_ms` above 0 the first request of a batch also waits that long for others.
+    requests gather. A batch of which nobody waits for a result any more is ended, where the runtime can be told. With
+    `wait_ms` above 0 the first request of a batch also waits that long for others.
 
     Args:
         replicas: list of `ArrayReplica`, one for each thread; the same one several times where its runtime computes several
@@ -51,6 +54,7 @@ class LocalReplicas:
         self._waiting: collections.deque[_Waiting] = collections.deque()
         self._changed = threading.Condition()
         self._is_closed = False
+        self._computed: list[tuple[list[_Waiting], Cancellation]] = []
         # Threads take the next batch themselves: waking the event loop for it would cost as much as a small model.
         self._threads = [threading.Thread(target=self._work, args=(each,), daemon=True) for each in replicas]
         for each in self._threads:
@@ -74,8 +78,12 @@ class LocalReplicas:
             result, examples = await waiting.future
         except asyncio.CancelledError:
             with self._changed:
+                waiting.is_wanted = False
                 if waiting in self._waiting:
                     self._waiting.remove(waiting)
+                ended = [each for batch, each in self._computed if waiting in batch and not any(_wanted(batch))]
+            for each in ended:
+                each.cancel()
             raise
         if isinstance(result, RequestError):
             raise result
@@ -102,9 +110,15 @@ class LocalReplicas:
     def _work(self, replica: ArrayReplica) -> None:
         """One thread."""
         while batch := self._next():
-            with failure_to(functools.partial(_fail, batch)):
+            cancellation = Cancellation()
+            computed = (batch, cancellation)
+            with self._changed:
+                self._computed.append(computed)
+            with failure_to(functools.partial(_fail, batch)), cancellation.applied():
                 results, sizes = replica.run([each.request for each in batch])
                 _answer(batch, [(result, max(sizes)) for result in results])
+            with self._changed:
+                self._computed.remove(computed)
 
     def _next(self) -> list[_Waiting]:
         """Waits for a batch; [] when the replicas are closed."""
@@ -131,6 +145,10 @@ class LocalReplicas:
             batch.append(self._waiting.popleft())
             examples += batch[-1].examples
         return batch
+
+
+def _wanted(batch: list[_Waiting]) -> Iterator[bool]:
+    return (each.is_wanted for each in batch)
 
 
 def _fail(batch: list[_Waiting], error: BaseException) -> None:

@@ -13,6 +13,7 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError, RunError
 from keras_transformer.export.formats import chosen_backend
 from keras_transformer.export.loading.load import load
+from keras_transformer.export.runtime.cancellation import is_cancelled
 from keras_transformer.export.serving.batching import run_batched
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.export.verification.comparison import compare
@@ -90,7 +91,12 @@ class ArrayReplica:
                     )
 
     def _request_error(self, error: RunError) -> RequestError:
-        """The error of a failed request: 500 if the replica is faulty, otherwise 422 for the values."""
+        """The error of a failed request: 500 if the replica is faulty, otherwise 422 for the values.
+
+        Nobody reads that of a cancelled one, whose failure says nothing of the replica.
+        """
+        if is_cancelled():
+            return RequestError(504, "cancelled")
         try:
             self.check_health()
         except ExportError:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from keras_transformer.text import Tokenizer
 
 _KEYS = ("inputs", "signature_name")
+# OpenAI's code of an unknown model.
+MODEL_NOT_FOUND = "model_not_found"
+# Bytes of a text that a token has at most, on average, in texts that are worth reading.
+_BYTES_PER_TOKEN = 16
 
 
 class RequestError(ExportError):
@@ -28,15 +32,17 @@ class RequestError(ExportError):
     Args:
         status: int: HTTP status, 4xx for faults of the client, 5xx for faults of the server.
         reason: str, one line.
+        code: str or None: OpenAI's code of the error; None for that of the status.
     """
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, code: str | None = None) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.code = code
 
-    def __reduce__(self) -> tuple[type[RequestError], tuple[int, str]]:
-        return type(self), (self.status, self.reason)  # It is pickled from a replica to a gateway.
+    def __reduce__(self) -> tuple[type[RequestError], tuple[int, str, str | None]]:
+        return type(self), (self.status, self.reason, self.code)  # It is pickled from a replica to a gateway.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Limits:
         max_examples: int >= 1: examples in one request. Default 256.
         timeout_s: float > 0: seconds until a request fails with 504. Default 60.
         read_s: float > 0: seconds in which a body must arrive, or the request fails with 408. Default 30.
+        max_tokens: int >= 1: tokens of a sequence. Attention needs memory that grows with their square, so that the number
+            of examples times the square of their length is at most the square of this number. Default 4,096.
 
     Raises:
         ExportError: a value is out of range.
@@ -62,10 +70,12 @@ class Limits:
     max_examples: int = 256
     timeout_s: float = 60.0
     read_s: float = 30.0
+    max_tokens: int = 4096
 
     def __post_init__(self) -> None:
-        seconds = (int, float)
-        for name, kinds in (("max_bytes", int), ("max_examples", int), ("timeout_s", seconds), ("read_s", seconds)):
+        counts = ("max_bytes", "max_examples", "max_tokens")
+        for name in (*counts, "timeout_s", "read_s"):
+            kinds = int if name in counts else (int, float)
             value = getattr(self, name)
             if not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < 2**62:
                 raise ExportError(f"{name} must be positive. Received: {value!r}")
@@ -140,15 +150,40 @@ class Reader:
         except InputError as error:
             raise RequestError(400, str(error)) from None
         self._check_sizes(specs, arrays)
+        examples, rows = max((len(each) for each in arrays.values() if each.ndim), default=1), self._rows(specs, arrays)
+        if examples > rows:
+            raise RequestError(
+                413, f"{examples} sequences of {self._length(specs, arrays)} tokens at once; at most {rows}"
+            )
         return arrays
 
-    def read_texts(self, signature: str, texts: str | list[str]) -> dict[str, np.ndarray]:
-        """The inputs of a signature for texts.
+    def read_texts(self, signature: str, texts: str | list[str]) -> list[dict[str, np.ndarray]]:
+        """The inputs of a signature for texts, in as many parts as keep `Limits.max_tokens`.
 
         Raises:
-            RequestError: 400 if they are not texts for the signature; 413 for too many.
+            RequestError: 400 if they are not texts for the signature; 413 for too many, or one that is too long.
         """
-        return self.check(signature, self._encoded(texts, self.signatures[signature]))
+        specs = self.signatures[signature]
+        arrays = check_inputs(specs, self._encoded(texts, specs))
+        self._check_sizes(specs, arrays)
+        count, rows = max(len(each) for each in arrays.values()), self._rows(specs, arrays)
+        return [{name: each[start : start + rows] for name, each in arrays.items()} for start in range(0, count, rows)]
+
+    def _length(self, specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> int:
+        """The tokens of a sequence: the largest size of a dynamic axis of integers behind that of the batch."""
+        sizes = [
+            size
+            for spec in specs
+            if np.dtype(arrays[spec.name].dtype).kind in "iu"
+            for axis, size in list(zip(spec.axes, arrays[spec.name].shape, strict=True))[1:]
+            if axis is not None
+        ]
+        return max(sizes, default=0)
+
+    def _rows(self, specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> int:
+        """How many sequences of this length may be computed at once."""
+        length = self._length(specs, arrays)
+        return max(self.limits.max_tokens**2 // length**2, 1) if length else self.limits.max_examples
 
     def _named(self, inputs: Any, specs: Sequence[ArraySpec]) -> dict[str, Any]:
         """Inputs by name."""
@@ -177,12 +212,18 @@ class Reader:
             raise RequestError(400, str(error)) from None
 
     def _check_sizes(self, specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> None:
+        length = self._length(specs, arrays)
+        if length > self.limits.max_tokens:
+            raise RequestError(413, f"a sequence of {length} tokens; at most {self.limits.max_tokens}")
         for spec in specs:
             array = arrays[spec.name]
             if array.size == 0:
                 raise RequestError(400, f"input '{spec.name}' is empty: {array.shape}")
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise RequestError(400, f"input '{spec.name}' has a number that is too large for {spec.dtype}")
+            if array.dtype.kind == "U" and array.dtype.itemsize // 4 > _BYTES_PER_TOKEN * self.limits.max_tokens:
+                most = _BYTES_PER_TOKEN * self.limits.max_tokens
+                raise RequestError(413, f"a text of {array.dtype.itemsize // 4} characters; at most {most}")
             if spec.axes[:1] == ("batch",) and len(array) > self.limits.max_examples:
                 raise RequestError(413, f"{len(array)} examples at once; at most {self.limits.max_examples}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,15 @@ class Streamed(Response):
         self.status_code, self.background = start["status"], None
         self._start, self._events = start, events
 
+    @property
+    def events(self) -> AsyncGenerator[bytes, None]:
+        """The pieces of the body."""
+        return self._events
+
+    def with_events(self, events: AsyncGenerator[bytes, None]) -> Streamed:
+        """The same response with other pieces, which are made of its own; closing them closes these."""
+        return Streamed(self._start, _closing(events, self._events))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send(send))
         leaving = asyncio.create_task(_disconnected(receive))
@@ -46,6 +56,15 @@ class Streamed(Response):
         except Exception:  # The boundary of the server: without its last event the client knows that the stream failed.
             _LOG.exception("a stream failed")
         await send({"type": "http.response.body", "body": b""})
+
+
+async def _closing(
+    events: AsyncGenerator[bytes, None], source: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    """Pieces that are made of others; both end together."""
+    async with contextlib.aclosing(source), contextlib.aclosing(events):
+        async for each in events:
+            yield each
 
 
 async def _disconnected(receive: Receive):

@@ -48,7 +48,10 @@ class TextRoutes:
 
     async def chat(self, request: Request) -> Response:
         """The response to a request for a chat completion. The template is applied by the replica."""
-        body = await request.body()
+        return await self.chat_with(request, await request.body())
+
+    async def chat_with(self, request: Request, body: bytes) -> Response:
+        """The response to a request, for another body of a chat completion than its own."""
         completion = await asyncio.to_thread(read_chat_body, body, lambda messages, tools: [])
         return await self._respond(request, CHAT, body, completion)
 

@@ -16,6 +16,7 @@ from keras_transformer.export.quantization.precisions import Mode, Modes, precis
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.verification.quantized.evaluation import Evaluation
+from keras_transformer.export.writing.data_checks import check_data
 from keras_transformer.export.writing.quantizing import QuantizedCopies
 from keras_transformer.utils.types import Path
 
@@ -98,6 +99,7 @@ def quantize(
     if target == source.resolve() or source.resolve().is_relative_to(target):
         raise InvalidBundleError(f"'{directory}' is the float bundle itself, or contains it: it is not replaced")
     spec = _spec(source, manifest, names, evaluation)
+    check_data(spec, chosen)
     artifacts = {name: _float_artifact(manifest, name) for name in names}
     reports = Reports()
     with writing.replacing(target) as work, Steps(len(chosen) * len(names), progress) as steps:

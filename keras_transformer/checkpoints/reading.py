@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformer import tasks
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.devices.unallocated import allocate, allocate_parts, unallocated
 from keras_transformer.checkpoints.architecture import Architecture, Head, head_of
@@ -111,6 +112,8 @@ def read_folder(
         model = task(model) if callable(task) else model
     if keras_private.stateless_scope() is None:  # Else the caller asks for shapes only, in `unallocated`.
         _fill(model, transfers, folder, verbose)
+    if isinstance(model, tasks.LanguageModel):
+        model.sampling = folder.sampling
     model = with_processor(model, folder)
     model.checkpoint = Checkpoint.of(folder, architecture, entries, unused)
     return model

@@ -3,6 +3,7 @@
 It works on numpy arrays and imports neither Keras nor a runtime.
 """
 
+from keras_transformer.generation.adjustment import LogitAdjustment
 from keras_transformer.generation.chat.conversation import Conversation
 from keras_transformer.generation.chat.template import ChatTemplate
 from keras_transformer.generation.engine.engine import Engine
@@ -27,6 +28,7 @@ from keras_transformer.generation.grammar.json_schema import JsonSchema
 from keras_transformer.generation.grammar.lark import Lark
 from keras_transformer.generation.grammar.regex import Regex
 from keras_transformer.generation.samplers import SAMPLERS, Greedy, Random
+from keras_transformer.generation.sampling_defaults import SamplingDefaults
 from keras_transformer.generation.search.beam import BeamSearch
 from keras_transformer.generation.search.contrastive import Contrastive
 from keras_transformer.generation.search.ctc import CTCResult, ctc_beam_search, ctc_greedy
@@ -59,6 +61,7 @@ __all__ = [
     "Greedy",
     "JsonSchema",
     "Lark",
+    "LogitAdjustment",
     "MissingTokenizerError",
     "PromptLookup",
     "PromptTooLongError",
@@ -66,6 +69,7 @@ __all__ = [
     "Random",
     "Regex",
     "RequestCancelledError",
+    "SamplingDefaults",
     "Speculative",
     "TreeSearch",
     "UserLimitError",

@@ -13,6 +13,7 @@ from keras_transformer.generation.filters import penalize_repetition
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 if TYPE_CHECKING:
+    from keras_transformer.generation.adjustment import LogitAdjustment
     from keras_transformer.generation.grammar.constraint import Constraint
     from keras_transformer.generation.protocols import Source
 
@@ -90,6 +91,7 @@ class DecodingRequest:
         decode: function of token ids that returns text, for text prompts; None for token prompts.
         cache_is_rewindable: bool. Whether the cache can go back to an earlier index.
         constraint: `Constraint`, which excludes the tokens that a grammar does not allow; None without a grammar.
+        adjustment: `LogitAdjustment`, or None.
     """
 
     prompts: list[np.ndarray]
@@ -102,6 +104,7 @@ class DecodingRequest:
     decode: Callable[[list[int]], str] | None = None
     cache_is_rewindable: bool = True
     constraint: Constraint | None = None
+    adjustment: LogitAdjustment | None = None
 
     @property
     def lengths(self) -> np.ndarray:
@@ -120,11 +123,15 @@ class DecodingRequest:
 
     @property
     def is_plain(self) -> bool:
-        """bool: whether the request has neither stop sequences, nor a repetition penalty, nor a grammar."""
-        return self.ends is None and self.repetition_penalty == 1.0 and self.constraint is None
+        """bool: whether the request has neither stop sequences, nor a grammar, nor anything that changes logits."""
+        return self.ends is None and not self._changes_logits
+
+    @property
+    def _changes_logits(self) -> bool:
+        return self.repetition_penalty != 1.0 or self.constraint is not None or self.adjustment is not None
 
     def process_logits(self, logits: ArrayLike, rows: Iterable[tuple[int, Sequence[int] | None]]) -> Any:
-        """Applies the repetition penalty and the grammar to logits.
+        """Applies the repetition penalty, the adjustment and the grammar to logits.
 
         Args:
             logits: float `(R, V)`.
@@ -134,11 +141,13 @@ class DecodingRequest:
         Returns:
             Logits, float `(R, V)`.
         """
-        if self.repetition_penalty == 1.0 and self.constraint is None:
+        if not self._changes_logits:
             return logits
         rows = list(rows)
         sequences = ([*self.prompts[prompt], *(tokens or ())] for prompt, tokens in rows)
         logits = penalize_rows(logits, sequences, self.repetition_penalty)
+        if self.adjustment is not None:
+            logits = self.adjustment.apply(np.asarray(logits), [tokens for _, tokens in rows])
         return logits if self.constraint is None else self.constraint.apply(logits, [tokens for _, tokens in rows])
 
     def uniforms(self, count: int) -> np.ndarray:

@@ -51,3 +51,7 @@ class EngineClosedError(GenerationError):
 
 class EngineError(GenerationError):
     """The model or the engine failed while it processed the request."""
+
+
+class UnknownModelError(GenerationError):
+    """A request names a model that a server does not have."""

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from keras_transformer.generation.sampling_defaults import SamplingDefaults
 from keras_transformer.generation.stop import as_end_ids
 
 _TEXT_SOURCE = ("source_token_ids", "source_padding_mask")
@@ -32,6 +33,7 @@ class GenerationSpec:
             `models.PrefillExit`.
         start_id: int or None. Token that every decoder sequence begins with.
         end_id: int, tuple of int, or None. Token, or tokens, that end a sequence.
+        sampling: `SamplingDefaults`: how a server samples where a request does not say; or None.
 
     Raises:
         ValueError: a field has the wrong type or range; the message names all such fields.
@@ -55,6 +57,7 @@ class GenerationSpec:
     has_prefill_exit: bool = False
     start_id: int | None = None
     end_id: int | tuple[int, ...] | None = None
+    sampling: SamplingDefaults | None = None
 
     def __post_init__(self) -> None:
         if self.takes_prompts is None:
@@ -80,6 +83,8 @@ class GenerationSpec:
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
         values = dataclasses.asdict(self)
+        if self.sampling is None:
+            del values["sampling"]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
@@ -97,6 +102,8 @@ class GenerationSpec:
             name: tuple(record[name]) if isinstance(record[name], list) else record[name] for name in names
         }
         values["source_names"] = values.get("source_names") or ()
+        if isinstance(values.get("sampling"), Mapping):
+            values["sampling"] = SamplingDefaults.from_dict(values["sampling"])
         # Manifests of earlier versions name it "exits".
         values.setdefault("has_prefill_exit", record.get("exits", False))
         return cls(**values)
@@ -116,6 +123,7 @@ def _is_token(value: object) -> bool:
 
 _REQUIRED = ("vocabulary_size", "max_length", "is_encoder_decoder", "start_id", "end_id")
 _FIELDS = {
+    "sampling": lambda value: value is None or isinstance(value, SamplingDefaults),
     "vocabulary_size": _is_size,
     "max_length": lambda value: value is None or _is_size(value),
     "is_encoder_decoder": _is_bool,

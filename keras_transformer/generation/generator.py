@@ -23,6 +23,7 @@ from keras_transformer.generation.stop import StopSequences, check_stop
 from keras_transformer.utils.types import ArrayLike, JsonObject
 
 if TYPE_CHECKING:
+    from keras_transformer.generation.adjustment import LogitAdjustment
     from keras_transformer.generation.chat.conversation import Conversation
     from keras_transformer.generation.chat.messages import MessagesLike, Tools
     from keras_transformer.generation.prompts import PromptsLike
@@ -290,10 +291,11 @@ class Generator:
         seed: int | None = None,
         repetition_penalty: float = 1.0,
         grammar: Grammar | None = None,
+        adjustment: LogitAdjustment | None = None,
     ) -> tuple[Sampler, Prompts, list[DecodingRequest], StopSequences]:
         """Validates arguments as `generate` does, and returns one `DecodingRequest` for each prompt without running it.
 
-        Args: those of `generate`.
+        Args: those of `generate`, and `adjustment`, a `LogitAdjustment` of logits; None (default) for none.
 
         Returns:
             `(sampler, prompts, requests, stops)`: `Sampler`, `Prompts`, list of `DecodingRequest`, `StopSequences`.
@@ -303,7 +305,10 @@ class Generator:
         """
         sampler = resolve_sampler(sampler)
         parsed = self._parse(prompts)
+        if adjustment is not None:
+            adjustment.check(self.spec.vocabulary_size)
         pairs = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, 1, grammar)
+        pairs = [(rows, dataclasses.replace(request, adjustment=adjustment)) for rows, request in pairs]
         self._check(sampler, pairs)
         requests = [request for _, request in sorted(pairs, key=lambda pair: pair[0])]
         return sampler, parsed, requests, self._stops(stop, grammar)

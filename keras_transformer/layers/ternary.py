@@ -45,6 +45,7 @@ class TernaryPolicy(keras.dtype_policies.DTypePolicyMap):
 
     @property
     def name(self) -> str:
+        """The name of the policy of dtypes beneath it."""
         return self.default_policy.name
 
     def get_config(self) -> Config:

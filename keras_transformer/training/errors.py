@@ -30,6 +30,9 @@ class DataError(ValueError):
 class NonFiniteError(ArithmeticError):
     """A training step had a loss, a gradient or a weight that is NaN or infinite.
 
+    Args:
+        message: str.
+
     Attributes:
         step: int. Index of the step since the start of `fit`, from 0.
         origin: `training.NaNOrigin`, or None if the step did not repeat it.

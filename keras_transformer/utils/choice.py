@@ -10,6 +10,8 @@ from typing import TypeVar
 from keras_transformer.utils.types import Path
 
 _T = TypeVar("_T")
+# The share of letters in common from which a name may be a misspelled one: a transposition in a name of four letters.
+_NEAR = 0.75
 
 
 def choice(name: str, choices: Mapping[str, _T], *, argument: str | None = None) -> _T:
@@ -54,7 +56,7 @@ def suggestion(name: object, valid: Iterable[str]) -> str:
 
 
 def nearest(name: object, valid: Iterable[str]) -> str | None:
-    """Returns the valid name that is most similar, in upper or lower case; None if none is similar.
+    """Returns the valid name that is most similar, in upper or lower case; None if none is near.
 
     Example:
 
@@ -62,7 +64,7 @@ def nearest(name: object, valid: Iterable[str]) -> str | None:
     'llama'
     """
     spelled = {each.lower(): each for each in valid}
-    found = difflib.get_close_matches(str(name).lower(), spelled, n=1)
+    found = difflib.get_close_matches(str(name).lower(), spelled, n=1, cutoff=_NEAR)
     return spelled[found[0]] if found else None
 
 

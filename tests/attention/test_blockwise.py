@@ -81,6 +81,7 @@ def test_any_block_sizes_give_softmax(kind):
             np.testing.assert_allclose(output, expected, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "causal_window", "padding", "dense_per_head"])
 def test_gradients_are_those_of_softmax(kind):
     arrays, visible = heads(13, 13), visibility(kind, 13, 13)
@@ -153,6 +154,7 @@ def test_a_position_whose_places_differ_from_row_to_row():
         np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["relative_bias", "shaw"])
 def test_a_position_learns_in_mixed_precision(name):
     """Alike to within the rounding of bfloat16, in the weights' own dtype."""

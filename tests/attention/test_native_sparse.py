@@ -174,6 +174,7 @@ def test_gradients_of_tiles_equal_those_of_one_piece(monkeypatch):
         np.testing.assert_allclose(tiled, one, atol=1e-5 * scale)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts operations of TensorFlow's graph")
 def test_operations_and_memory_are_far_below_those_of_full_attention():
     from graph_cost import layer_costs
@@ -187,6 +188,7 @@ def test_operations_and_memory_are_far_below_those_of_full_attention():
         assert 20 * costs[0][each].largest < costs[1][each].largest
 
 
+@pytest.mark.slow
 def test_a_decoder_generates_what_it_computes_whole():
     attention = NativeSparseAttention(4, 6, num_key_value_heads=2, **SIZES)
     model = LanguageModel(Decoder(Size(2, 20, 4, 24), 30, position=None, attention=attention), end_id=0)

@@ -111,8 +111,8 @@ def test_without_the_libraries(monkeypatch, tmp_path):
     write(tmp_path / "a.wav", [1, 2, 3])
     monkeypatch.setitem(sys.modules, "soxr", None)
     assert len(load_audio(tmp_path / "a.wav").samples) == 3
-    with pytest.raises(ImportError, match=r"needs soxr: pip install 'keras-transformer-export\[audio\]'"):
+    with pytest.raises(ImportError, match=r"needs soxr: pip install '.*\[audio\]'"):
         load_audio(tmp_path / "a.wav", sample_rate=16000)
     monkeypatch.setitem(sys.modules, "soundfile", None)
-    with pytest.raises(ImportError, match=r"needs soundfile: pip install 'keras-transformer-export\[audio\]'"):
+    with pytest.raises(ImportError, match=r"needs soundfile: pip install '.*\[audio\]'"):
         load_audio(tmp_path / "a.wav")

@@ -24,6 +24,7 @@ def step(found, name):
     return found["programs"][name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["causal", "grouped", "window", "local", "images"])
 def test_every_block_is_a_kernel_without_mask_and_scores(found, name):
     assert step(found, name)["forward"] == ["Softmax"] * BLOCKS

@@ -69,6 +69,7 @@ def steps(make, is_shared, monkeypatch):
     return found, len(calls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_values_and_gradients_of_two_steps_are_those_of_blocks_traced_one_by_one(name, monkeypatch):
     expected, none = steps(MODELS[name], False, monkeypatch)
@@ -105,6 +106,7 @@ def operations(num_layers):
     return seen[0]
 
 
+@pytest.mark.slow
 def test_graph_of_a_training_step_has_the_products_of_equal_blocks_once():
     (few, functions), (many, same) = operations(4), operations(9)
     assert few.count("MatMul") == many.count("MatMul")

@@ -55,6 +55,7 @@ def trained(model, inputs, every):
     return losses, [np.asarray(ops.convert_to_numpy(variable), "float64") for variable in model.variables]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [encoder, decoder, cross_decoder])
 def test_learns_what_it_learns_without(build):
     model, inputs = build()
@@ -128,6 +129,7 @@ def test_the_compiled_step_needs_less_memory():
     assert needed(1) < needed(0) / 3
 
 
+@pytest.mark.slow
 def test_forward_is_computed_twice_in_the_traced_step():
     if keras.backend.backend() != "tensorflow":
         pytest.skip("Graphs of TensorFlow.")

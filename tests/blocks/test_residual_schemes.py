@@ -199,6 +199,7 @@ def test_residual_needs_streams_to_join():
 MODELS = {"encoder": models.Encoder, "decoder": models.Decoder, "transformer": models.Transformer}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("residual", ["deepnorm", "rezero", "residual"])
 @pytest.mark.parametrize("name", MODELS)
 def test_stacks_are_their_blocks_and_are_saved(name, residual, tmp_path):

@@ -128,6 +128,7 @@ def kept(count, reversible):
     return sum(crossing.values())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads a graph of TensorFlow")
 def test_what_is_kept_does_not_grow_with_the_blocks():
     both = kept(2, reversible=True)

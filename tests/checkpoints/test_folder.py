@@ -212,6 +212,7 @@ def test_models_built_after_a_refusal_have_weights(folder):
     assert np.isfinite(from_huggingface(SOURCE, verbose=0).get_weights()[0]).all()
 
 
+@pytest.mark.slow
 def test_large_tensors_are_taken_over_and_train_alike(monkeypatch):
     keras.utils.set_random_seed(0)
     small = from_huggingface(SOURCE, verbose=0)
@@ -273,3 +274,15 @@ def test_nothing_is_written_over(tmp_path):
     (tmp_path / "kept").write_text("kept")
     with pytest.raises(checkpoints.CheckpointError, match="is not empty"):
         to_huggingface(from_huggingface(SOURCE, verbose=0), tmp_path, verbose=0)
+
+
+def test_a_model_is_sampled_as_generation_config_says(tmp_path):
+    """It stays with the model, in its own file and in what a bundle says of it."""
+    folder = pathlib.Path(shutil.copytree(SOURCE.with_name("llama-CausalLM"), tmp_path / "checkpoint"))
+    config = {"do_sample": True, "temperature": 0.6, "top_p": 0.9}
+    (folder / "generation_config.json").write_text(json.dumps(config))
+    model = from_huggingface(folder, verbose=0)
+    assert (model.sampling.temperature, model.sampling.top_p) == (0.6, 0.9)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.generation_spec.to_dict()["sampling"]["top_p"] == 0.9

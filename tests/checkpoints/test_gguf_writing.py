@@ -31,6 +31,7 @@ def folder_of(name):
     return next(folder for folder in FOLDERS if folder.name == name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "llama_linear"])
 def test_tensors_and_settings_are_those_of_llama_cpp(name, tmp_path):
     checkpoints.to_gguf(load(name), tmp_path / "again.gguf", verbose=0)
@@ -47,6 +48,7 @@ def test_tensors_and_settings_are_those_of_llama_cpp(name, tmp_path):
             assert ours.metadata[key] == value, key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0"])
 def test_matrices_are_quantized_and_outer_ones_less(kind, tmp_path):
     model = load("qwen2")
@@ -166,6 +168,7 @@ def test_arguments_are_checked_first(tmp_path):
         checkpoints.to_gguf(model, tmp_path / "a.gguf")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3", "gemma3"])
 def test_a_folder_of_transformers_becomes_a_file(name, tmp_path):
     checkpoints.to_huggingface(load(name), tmp_path / "folder", verbose=0)

@@ -20,6 +20,7 @@ def _stored(folder):
 WITH_GRADIENTS = [folder for folder in FOLDERS if _stored(folder)[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", WITH_GRADIENTS, ids=lambda folder: folder.name)
 def test_gradients_are_those_of_torch(folder):
     expected, direction = _stored(folder)

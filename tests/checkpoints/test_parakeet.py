@@ -23,6 +23,7 @@ def recordings():
     return [generator.normal(0.05, 0.2, length).astype("float32") for length in (2410, 1333, 620)]
 
 
+@pytest.mark.slow
 def test_features_and_texts_are_those_of_transformers(model):
     samples, lengths = audio.stack_recordings(recordings())
     mask = np.arange(samples.shape[1]) < lengths[:, None]

@@ -27,9 +27,21 @@ def _repeats(folder):
     return head in SHARED_HEADS and architecture not in ("bert", "llama") and has_other
 
 
-CASES = [
-    pytest.param(folder, marks=pytest.mark.exhaustive if _repeats(folder) else (), id=folder.name) for folder in FOLDERS
-]
+# One of each kind, and those that store weights in a form of their own: the others are slow.
+QUICK = {
+    *("bert-MaskedLM", "clip-Model", "gemma2-CausalLM", "gpt2-LMHeadModel", "gpt_oss_mxfp4-CausalLM", "llama-CausalLM"),
+    *("mamba2-CausalLM", "mixtral-CausalLM", "mt5-ConditionalGeneration", "phi3-CausalLM", "qwen2-CausalLM"),
+    *("dinov2-ImageClassification", "hubert-CTC", "moonshine-ConditionalGeneration"),
+}
+
+
+def _marks(folder):
+    if _repeats(folder):
+        return pytest.mark.exhaustive
+    return () if folder.name in QUICK else pytest.mark.slow
+
+
+CASES = [pytest.param(folder, marks=_marks(folder), id=folder.name) for folder in FOLDERS]
 
 
 @pytest.fixture(scope="module", params=CASES)

@@ -56,6 +56,7 @@ def copied(tmp_path):
     return lambda name="llama": pathlib.Path(shutil.copytree(DATA / "adapters" / name, tmp_path / name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BASES)
 def test_a_model_with_an_adapter_has_the_logits_of_peft(name):
     model = base(name)
@@ -108,6 +109,7 @@ def test_ranks_and_scales_of_modules_are_written(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neox"])
 def test_adapters_of_queries_and_values_are_one_of_the_fused_module(name, tmp_path):
     """Each has an A of its own: the module has the sum of the ranks, and nothing for the keys."""

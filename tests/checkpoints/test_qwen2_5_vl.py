@@ -41,6 +41,7 @@ def of_version_5(name):
     return name.replace("model.", "model.language_model.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change, rename",
     [(as_published, lambda name: name), (lambda config: None, of_version_5)],

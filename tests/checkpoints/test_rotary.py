@@ -100,6 +100,7 @@ def test_settings_that_are_not_built(values, named):
         rotary(Config(values), 64)
 
 
+@pytest.mark.slow
 def test_generation_ends_where_longrope_changes_its_factors():
     model = from_huggingface(DATA / "phi3-CausalLM", verbose=0)
     assert model.max_length == 24

@@ -33,6 +33,7 @@ def recordings():
         return [row[mask] for row, mask in zip(arrays["recordings"], arrays["input/padding_mask"], strict=True)]
 
 
+@pytest.mark.slow
 def test_transcripts_are_those_of_transformers(model, texts):
     assert tasks.transcribe(model, recordings(), batch_size=2) == texts["greedy"]
     search = tasks.transcribe(model, recordings(), decode=lambda logits, blank_id: beam(logits, blank_id))
@@ -66,6 +67,7 @@ def test_other_recordings_and_models_are_refused(model):
         tasks.transcribe(checkpoints.from_huggingface(DATA / "hubert-CTC", verbose=0), recordings())
 
 
+@pytest.mark.slow
 def test_weight_norm_of_a_trained_model(model, tmp_path):
     """After training the direction is the kernel, whose norm is the other tensor: transformers reads the same product."""
     keras.utils.set_random_seed(0)

@@ -85,6 +85,7 @@ def test_noise_that_is_too_short_cuts_the_end_off(model):
     assert found["num_samples"].max() > length
 
 
+@pytest.mark.slow
 def test_speech_is_that_of_each_text_alone(case):
     _, model = case
     texts, speakers = ["make", "ta", "", "moe ta mab"], [1, 0, 2, 3] if model.num_speakers > 1 else 0
@@ -99,6 +100,7 @@ def test_speech_is_that_of_each_text_alone(case):
         assert np.std(alone.samples) > 0.05
 
 
+@pytest.mark.slow
 def test_speech_is_what_the_model_gives_for_the_noise(model):
     """The config's rate, and the noise of the seed."""
     (spoken,) = model.speak("make", 3, seed=5)

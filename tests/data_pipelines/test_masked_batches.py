@@ -81,6 +81,7 @@ def test_labels_are_the_tokens_that_were_masked():
         np.testing.assert_array_equal(inputs["padding_mask"], plain["padding_mask"])
 
 
+@pytest.mark.slow
 def test_loss_over_selected_positions_is_that_over_all():
     keras.utils.set_random_seed(0)
     backbone = models.Encoder(models.Size(1, 16, 2, 32), TOKENIZER.vocabulary_size, max_sequence_length=40)

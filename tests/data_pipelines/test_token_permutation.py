@@ -121,6 +121,7 @@ def test_batches_without_their_padding():
         permute_tokens(dataset, TOKENIZER)
 
 
+@pytest.mark.slow
 def test_the_loss_falls():
     """Rows count on from any token: each neighbor tells the target."""
     keras.utils.set_random_seed(0)

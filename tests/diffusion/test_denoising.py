@@ -58,6 +58,7 @@ def test_evaluation_is_the_mean_squared_error(process):
     np.testing.assert_allclose(weighted, (errors * weights).mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", exhaustive_but(diffusion.PROCESSES, "rectified_flow"))
 def test_training_lowers_the_loss(process):
     keras.utils.set_random_seed(1)
@@ -126,6 +127,7 @@ def test_loop_of_two_predictions_with_noise_and_range():
     np.testing.assert_allclose(np.asarray(found).ravel(), state, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [*diffusion.SAMPLERS, "noisy"])
 def test_generator_saves_loads_and_needs_its_inputs(denoiser, sampler, tmp_path):
     sampler = diffusion.DDIM(eta=0.7) if sampler == "noisy" else sampler

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,7 +117,7 @@ def test_wrong_input_files(exported, tmp_path, capsys):
     (tmp_path / "bad.json").write_text("{")
     assert "not a readable .json file" in fails(capsys, "run", bundle, "--input", tmp_path / "bad.json")
     assert "no such file" in fails(capsys, "run", bundle, "--input", tmp_path / "none.npy")
-    assert "must end in .npz, .npy or .json" in fails(capsys, "run", bundle, "--input", tmp_path / "x.txt")
+    assert "must end in .npz, .npy, .json, or an image" in fails(capsys, "run", bundle, "--input", tmp_path / "x.txt")
     words = ("run", bundle, "--input", tmp_path / "x.npy", "--output", "x.csv")
     assert "must end in .npz or .json" in fails(capsys, *words)
     words = ("run", bundle, "--input", tmp_path / "x.npy", "--backend", "coreml")
@@ -137,6 +138,7 @@ def test_wrong_models(tmp_path, capsys):
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_no_bundle(keras_file, tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     line = fails(capsys, "export", keras_file, "--out", tmp_path)
@@ -268,7 +270,7 @@ def test_evaluation_files_of_a_wrong_kind(tmp_path, capsys):
     assert "images.npy' contains one unnamed array: an .npz file names an array for each input" in line
     (tmp_path / "text.npz").write_text("no zip")
     assert "is not an .npz file of arrays" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "text.npz")
-    assert "No such file" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "none.npz")
+    assert "no such file" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "none.npz")
 
 
 def test_explain_prints_what_the_page_says(capsys):
@@ -347,7 +349,208 @@ def test_every_public_name_loads():
         package.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_commands_that_describe_models_run_whatever_the_backend_of_the_user():
     done = command("catalog", "scorings", KERAS_BACKEND="jax")
     assert done.returncode == 0, done.stderr
     assert "scaled_dot" in done.stdout
+
+
+def test_a_port_that_does_not_exist(capsys):
+    for words in (("serve", "b", "--port", "99999"), ("serve-text", "b", "--port", "-1"), ("view", "b", "--port", "x")):
+        assert "is not a port from 0 to 65535" in fails(capsys, *words, status=2)
+
+
+def test_the_exit_statuses_are_in_the_help(capsys):
+    assert cli.main([]) == 0
+    shown = capsys.readouterr().out
+    assert "exit status:\n  0  done\n  1  an error" in shown
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_command_and_its_options(shell, capsys):
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(name in script for name in cli.COMMANDS)
+    assert "dry-run" in script
+    assert "calibrate" in script
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes(tmp_path, capsys):
+    assert cli.main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    ask = 'COMP_WORDS=({}) COMP_CWORD={}; _keras_transformer; echo "${{COMPREPLY[*]}}"'
+    for words, at, expected in (
+        ("keras-transformer insp", 1, "inspect"),
+        ("keras-transformer run b --te", 3, "--text"),
+        ("keras-transformer run ph", 2, ""),
+    ):
+        done = subprocess.run(
+            ["bash", "-c", f"{script}\n{ask.format(words, at)}"], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == expected, words
+
+
+def test_a_repository_is_pointed_to_convert(tmp_path, capsys):
+    line = fails(capsys, "export", "owner/name", "--out", tmp_path / "b")
+    assert (
+        "no such file: 'owner/name'; if it is a repository of Hugging Face: keras-transformer convert owner/name"
+        in line
+    )
+    assert "convert" not in fails(capsys, "export", "owner/name.keras", "--out", tmp_path / "b")
+
+
+def test_a_name_that_is_not_near_is_not_suggested(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.npy").write_text("")
+    line = fails(capsys, "export", "none.keras", "--out", "b", "--import", "nofile.py")
+    assert "--import: no such file: 'nofile.py' (" in line
+
+
+@pytest.fixture(scope="module")
+def small_file(tmp_path_factory):
+    """The .keras file of a convolution whose input has no name."""
+    import keras
+
+    path = tmp_path_factory.mktemp("small") / "small.keras"
+    keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.GlobalMaxPooling2D()]).save(path)
+    return path
+
+
+def test_a_damaged_keras_file_is_called_damaged(small_file, tmp_path, capsys):
+    content = small_file.read_bytes()
+    (tmp_path / "half.keras").write_bytes(content[: len(content) // 2])
+    line = fails(capsys, "export", tmp_path / "half.keras", "--out", tmp_path / "b")
+    assert "half.keras' is damaged" in line
+    assert "its end is missing): copy it again, or save it again" in line
+    with zipfile.ZipFile(small_file) as archive:
+        start = archive.getinfo("model.weights.h5").header_offset + 100
+    changed = content[:start] + bytes(64) + content[start + 64 :]
+    (tmp_path / "changed.keras").write_bytes(changed)
+    assert cli.main(["export", str(tmp_path / "changed.keras"), "--out", str(tmp_path / "b")]) == 1
+    assert "changed.keras' is damaged" in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()
+
+
+DATA = {
+    "wrong.npz": ({"images": (4, 8, 8, 3)}, "no input is named 'images': the input is named 'input'"),
+    "shape.npz": ({"input": (4, 9, 8, 3)}, "input 'input': expected float32 (batch, 8, 8, 3)"),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("option", ["--evaluate", "--calibrate"])
+def test_data_files_are_checked_before_anything_is_written(small_file, tmp_path, capsys, name, option):
+    shapes, expected = DATA[name]
+    np.savez(tmp_path / name, labels=np.zeros(4, int), **{each: np.ones(shape) for each, shape in shapes.items()})
+    mode = "full_int8" if option == "--calibrate" else "int8"
+    words = ["export", small_file, "--out", tmp_path / "b", "--quantize", mode, option, tmp_path / name]
+    assert cli.main([str(word) for word in words]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert expected.partition(":")[0] in lines[-1] or "a batch has ['images']" in lines[-1], lines
+    assert lines[:-1] == [f"loading {small_file}"], "work was done before"
+
+
+def test_a_dry_run_says_what_would_be_written(small_file, tmp_path, capsys):
+    np.savez(
+        tmp_path / "data.npz", keras_tensor_3=np.random.default_rng(0).normal(size=(4, 8, 8, 3)), labels=np.zeros(4)
+    )
+    words = ["--quantize", "float32,full_int8", "--calibrate", tmp_path / "data.npz", "--formats", "onnx"]
+    assert cli.main([*map(str, ["export", small_file, "--out", tmp_path / "b", "--dry-run", *words])]) == 0
+    shown = capsys.readouterr().out
+    assert "input  input: float32 (batch, 8, 8, 3)" in shown
+    assert shown.splitlines()[-1] == "nothing was written: onnx in float32, onnx in full_int8 would be"
+    assert not (tmp_path / "b").exists()
+    words = ["--quantize", "int8", "--formats", "onnx", "--json"]
+    assert cli.main([*map(str, ["export", small_file, "--out", tmp_path / "b", "--dry-run", *words])]) == 1
+    (planned,) = json.loads(capsys.readouterr().out)["files"]
+    assert planned["quantized"] == 0
+    assert "no weight has 2,048 numbers" in planned["refused"]
+
+
+def test_inspect_of_a_keras_file(small_file, capsys):
+    assert cli.main(["inspect", str(small_file)]) == 0
+    shown = capsys.readouterr().out
+    assert ": float32 (?, 8, 8, 3)" in shown
+    assert "2 layers: Conv2D 1, GlobalMaxPooling2D 1" in shown
+    assert "no weight is quantized" in shown
+
+
+def test_inspect_of_what_is_no_file_of_a_model(tmp_path, capsys):
+    (tmp_path / "x.txt").write_text("x")
+    assert "is neither a bundle nor a file of .tflite, .onnx, .keras" in fails(capsys, "inspect", tmp_path / "x.txt")
+    for name in ("x.tflite", "x.onnx", "x.keras"):
+        (tmp_path / name).write_text("hello")
+        assert "or damaged" in fails(capsys, "inspect", tmp_path / name)
+
+
+def test_inspect_of_files_and_json(exported, capsys):
+    bundle = exported.bundle("encoder")
+    for format in ("tflite", "onnx"):
+        (path,) = bundle.glob(f"*.{format}")
+        assert cli.main(["inspect", str(path), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        (signature,) = found["signatures"].values()
+        assert signature["inputs"]["token_ids"] == "int32 (?, ?)" or "int32" in signature["inputs"]["token_ids"].lower()
+        assert found["weights"]["float32"]["bytes"] > 1000
+        assert found["operations"]
+    assert cli.main(["inspect", str(bundle), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["artifacts"]["onnx"]["quantization"] is None
+    assert {each["name"] for each in found["signatures"]["serve"]["inputs"]} == {"token_ids", "padding_mask"}
+
+
+def test_run_takes_text_only_with_a_tokenizer(exported, capsys):
+    line = fails(capsys, "run", exported.bundle("mlp"), "--text", "hello")
+    assert "has no tokenizer and takes no text: pass --input FILE of" in line
+
+
+def test_images_as_inputs(tmp_path, capsys):
+    from PIL import Image
+
+    from keras_transformer.export import ArraySpec
+    from keras_transformer.export.commands.running.run_inputs import read_image
+
+    pixels = np.zeros((4, 6, 3), "uint8")
+    pixels[..., 0] = 255
+    Image.fromarray(pixels).save(tmp_path / "red.png")
+    spec = ArraySpec("image", "float32", (None, 2, 3, 3), ("batch", None, None, None))
+    plain = read_image(str(tmp_path / "red.png"), spec, {})
+    assert plain.shape == (1, 2, 3, 3)
+    assert plain.dtype == "float32"
+    np.testing.assert_array_equal(plain[0, 0, 0], [255, 0, 0])
+    record = {"inputs": {"image": {"range": [0, 1], "mean": [0.5, 0.5, 0.0], "std": 0.5}}}
+    np.testing.assert_allclose(read_image(str(tmp_path / "red.png"), spec, record)[0, 0, 0], [1, -1, 0])
+    assert "red.png: 6 x 4 pixels as 3 x 2" in capsys.readouterr().err
+
+
+def test_verify_prints_json(exported, capsys):
+    assert cli.main(["verify", str(exported.bundle("mlp")), "--backend", "onnx", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["artifacts"]["onnx"]["parity"][0]["ratio"] < 1e-4
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("quantize b --out q --quantize int8_static", "--quantize int8_static needs --calibrate FILE: an .npz file"),
+        ("run model.keras --input x.npy", "keras-transformer export model.keras --out bundle writes one"),
+        ("convert model.keras folder --like nothing", "--like 'nothing' is no folder of a checkpoint"),
+        ("convert nothing out.keras", "no such folder: 'nothing'; a repository of Hugging Face is named owner/name"),
+        ("inspect model.keras --operators", "--operators is for a bundle, or an .onnx file"),
+    ],
+)
+def test_the_remedy_is_one_of_the_command_line(small_file, tmp_path, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(small_file, "model.keras")
+    np.save("x.npy", np.zeros((1, 8, 8, 3)))
+    assert message in fails(capsys, *words.split())
+
+
+def test_the_bundle_of_a_language_model_is_not_run(language, tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.zeros((1, 3), int))
+    line = fails(capsys, "run", language.bundle("gpt"), "--input", tmp_path / "x.npy")
+    assert "is the bundle of a language model: use generate or chat" in line
+    line = fails(capsys, "chat", language.bundle("gpt"), "--message", "Zeus")
+    assert "its tokenizer has no chat template; keras-transformer generate" in line

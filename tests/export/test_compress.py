@@ -40,6 +40,7 @@ def compressed(tmp_path_factory):
     return folder, json.loads((folder / "found.json").read_text()), done.stdout
 
 
+@pytest.mark.slow
 def test_the_best_of_the_files_that_fit_is_kept(compressed):
     folder, found, printed = compressed
     trials = {each["candidate"]: each for each in found["trials"]}
@@ -105,6 +106,7 @@ def test_the_smallest_of_those_that_lose_little():
     assert printed.endswith("* loses at most 0.21")
 
 
+@pytest.mark.slow
 def test_a_loss_is_approached_by_mixtures(tmp_path):
     """Each of the three halves the sizes between one that keeps the loss and one that does not; two may be the same."""
     command = [sys.executable, str(pathlib.Path(__file__).with_name("compress_worker.py")), str(tmp_path / "b"), "0.03"]
@@ -175,6 +177,7 @@ def test_weights_are_restored():
     assert model.quantized_weights is None
 
 
+@pytest.mark.slow
 def test_trained_scales_are_those_of_a_copy():
     model, x = network(), np.random.default_rng(0).normal(size=(256, 64)).astype("float32")
     before, expected = model.get_weights(), model.predict(x, verbose=0)

@@ -29,6 +29,7 @@ def test_every_case_is_of_a_class(module):
     assert set(cases.ARGUMENTS) | set(cases.INPUTS) <= set(cases.classes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ESMProteinClassifier", "ResNetBackbone"])
 def test_what_a_small_model_computes_depends_on_its_inputs_and_weights(module, name):
     cases = module("keras_hub_cases")

@@ -23,7 +23,12 @@ BUNDLES = [
 ]
 
 
-@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.xdist_group(each[0]), id=each[1]) for each in BUNDLES])
+PARAMETERS = [
+    pytest.param(each, marks=[pytest.mark.xdist_group(each[0]), pytest.mark.slow], id=each[1]) for each in BUNDLES
+]
+
+
+@pytest.fixture(params=PARAMETERS)
 def bundle(request):
     """A bundle, of a model or of a language model."""
     worker, name = request.param

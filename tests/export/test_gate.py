@@ -57,6 +57,7 @@ def test_every_probe_has_the_ends_of_the_vocabulary():
         assert {0, VOCABULARY - 1} <= set(probe.inputs["token_ids"].ravel())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most", "longest"), [(None, 131), (24, 24)])
 def test_steps_reach_the_longest_prompt_and_the_last_slot(most, longest):
     options = {"position": "rotary"} if most is None else {"max_sequence_length": most}
@@ -80,6 +81,7 @@ def _slots(inputs):
     return next(each.shape[2] for name, each in inputs.items() if name.endswith("key"))
 
 
+@pytest.mark.slow
 def test_long_sources_are_encoded_and_read_by_steps():
     model = tasks.LanguageModel(models.Transformer(SIZE, VOCABULARY))
     make = LanguageSignatures(model)

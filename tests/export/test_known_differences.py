@@ -130,6 +130,7 @@ ORDINARY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORDINARY)
 def test_nothing_is_said_of_ordinary_models(name):
     model = ORDINARY[name]()

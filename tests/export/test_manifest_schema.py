@@ -13,7 +13,7 @@ from keras_transformer.export.data.manifest_records import WeightsRecord
 
 # Each in the process that waits for its worker anyway.
 WORKERS = [
-    pytest.param(name, marks=pytest.mark.xdist_group(name))
+    pytest.param(name, marks=[pytest.mark.xdist_group(name), pytest.mark.slow])
     for name in ("exported", "language", "tflite", "optimized", "behaviors", "blocks", "learned")
 ]
 

@@ -26,6 +26,7 @@ from keras_transformer.export import (
     load,
 )
 from keras_transformer.export.commands import main as cli
+from keras_transformer.export.data.report import Artifact, Report, Reports
 from keras_transformer.quantization import QuantizedWeights
 
 X = np.ones((2, 4), "float32")
@@ -131,7 +132,7 @@ class TestFile:
 class TestCallsOfBefore:
     def test_arguments_of_export_are_those_of_its_options(self, tmp_path):
         call = (
-            r"static=, metadata= of export goes with the next release: write export\(model, .*, \['tflite'\], "
+            r"static=, metadata= of export is deprecated and goes in version 2.0: write export\(model, .*, \['tflite'\], "
             r"progress=False, options=ExportOptions\(static=\{'batch': 2\}, metadata=\{'a': 1\}\)\)$"
         )
         with pytest.warns(DeprecationWarning, match=call) as caught:
@@ -157,7 +158,7 @@ class TestCallsOfBefore:
         ],
     )
     def test_a_mode_by_name_is_an_instance_of_its_class(self, mode, options, wanted):
-        with pytest.warns(DeprecationWarning, match="goes with the next release: write ") as caught:
+        with pytest.warns(DeprecationWarning, match="is deprecated and goes in version 2.0: write ") as caught:
             made = Quantization(mode, **options)
         assert (made, type(made)) == (wanted, type(wanted))
         assert str(caught[0].message).endswith(repr(wanted))
@@ -184,3 +185,13 @@ class TestCallsOfBefore:
     def test_errors_stay(self, mode, options, error, message):
         with pytest.raises(error, match=message):
             Quantization(mode, **options)
+
+
+def test_options_and_reports_are_shown_in_notebooks():
+    shown = ExportOptions(static={"batch": 1}, tolerance=1e-5)._repr_html_()
+    assert "<td>static</td><td>{&#x27;batch&#x27;: 1}</td>" in shown
+    assert "by default: inputs, signatures" in shown
+    report = Report("/tmp/bundle", {"onnx": Artifact("onnx", "/tmp/bundle/model.onnx", 3_400_000, 1.0, [], 12)}, 1e-5)
+    assert repr(report).splitlines()[-1] == "proven in one runtime: onnx"
+    assert "<td>3.4 MB</td>" in report._repr_html_()
+    assert "<b>1 bundles" in Reports(int8=report)._repr_html_()

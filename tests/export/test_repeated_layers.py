@@ -53,6 +53,7 @@ def without_repeats(monkeypatch):
     monkeypatch.setattr(RepeatedLayers, "_repeated", lambda *args: [])
 
 
+@pytest.mark.slow
 def test_blocks_share_a_function_and_the_graph_is_the_same(monkeypatch):
     spec = functional_spec(encoder())
     shared = traced(spec)
@@ -69,6 +70,7 @@ def test_blocks_share_a_function_and_the_graph_is_the_same(monkeypatch):
             np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_each_block_reads_its_own_weights():
     model = encoder()
     spec = functional_spec(model)
@@ -83,6 +85,7 @@ def test_each_block_reads_its_own_weights():
     np.testing.assert_allclose(after, expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_blocks_of_two_kinds_have_two_functions():
     """Windows of 2 and of 5 tokens in turn, of which a probe of 17 tokens sees the difference."""
     inputs = keras.Input((None, 8), name="x")
@@ -209,6 +212,7 @@ def test_a_layer_that_reads_more_than_its_arguments_is_apart():
     assert not [node for node in graphs.graphs["serve"].outlined.node if MARK in node.attr["f"].func.name]
 
 
+@pytest.mark.slow
 def test_weights_that_a_layer_does_not_read_are_no_arguments():
     sizes = models.Size(3, 16, 2, 24)
     backbone = models.Mixtral(sizes, VOCABULARY)
@@ -258,6 +262,7 @@ def test_what_is_kept_of_every_call_is_found():
 class TestOnnx:
     """What the converter sees, and what the file has."""
 
+    @pytest.mark.slow
     def test_the_converter_sees_one_block_whatever_the_depth(self):
         from keras_transformer.export.onnx.passes.repeated_parts import with_opaque_layers
 

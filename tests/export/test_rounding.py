@@ -266,6 +266,7 @@ def test_near_ties_are_seen_and_clear_choices_are_not():
     assert rounding["y"][8:].sum() == 0
 
 
+@pytest.mark.slow
 def test_a_deep_model_needs_no_tolerance_and_a_small_fault_is_refused(monkeypatch, tmp_path):
     # 40 layers amplify rounding to more than the 1e-5 of the scale that shallow models keep to.
     keras.utils.set_random_seed(0)

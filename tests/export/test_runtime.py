@@ -2,6 +2,8 @@
 
 import asyncio
 import concurrent.futures
+import dataclasses
+import hashlib
 import itertools
 import json
 import os
@@ -440,3 +442,99 @@ def test_a_signature_without_probes_is_not_proven(copy):
     change_manifest(copy, rename)
     with pytest.raises(InvalidBundleError, match="no probe of signature 'other'"):
         verify_bundle(copy, ["onnx"])
+
+
+@pytest.mark.parametrize("name", ["keras_tensor", "keras_tensor_17", "input_layer", "input_layer_3", "input"])
+def test_an_input_without_a_name_takes_those_that_keras_gives_it(name):
+    spec = ArraySpec("input", "float32", (None, 2), ("batch", None))
+    (found,) = check_inputs((spec,), {name: np.ones((3, 2))}).values()
+    assert found.shape == (3, 2)
+    model = RuntimeModel(
+        lambda given: {"y": given["input"]},
+        (spec,),
+        (dataclasses.replace(spec, name="y"),),
+        ("onnx", "serve"),
+        pathlib.Path("b"),
+    )
+    np.testing.assert_array_equal(model(**{name: np.ones((1, 2))})["y"], [[1, 1]])
+
+
+def test_a_wrong_name_says_the_right_one():
+    spec = ArraySpec("left_right", "float32", (None,), ("batch",))
+    with pytest.raises(InputError, match="no input is named 'images': the input is named 'left_right'") as caught:
+        check_inputs((spec,), {"images": [1.0]})
+    assert (caught.value.name, caught.value.expected) == ("images", "one of left_right")
+    assert check_inputs((spec,), {"left-right": [1.0]})["left_right"] == [1.0]
+    with pytest.raises(
+        InputError, match="no input is named 'masks': the inputs are named 'x', 'ids', 'mask'; did you mean 'mask'"
+    ):
+        check_inputs(SPECS, arrays(masks=1))
+    with pytest.raises(InputError, match="no input is named 'keras_tensor'"):
+        check_inputs(SPECS, arrays(keras_tensor=1))
+
+
+def test_a_model_says_what_it_takes():
+    specs = (ArraySpec("<x>", "float32", (None, 2), ("batch", None)), ArraySpec("n", "int32", (), ()))
+    model = RuntimeModel(
+        dict, specs, (ArraySpec("y", "float32", (None,), ("batch",)),), ("onnx", "serve"), pathlib.Path("b")
+    )
+    assert repr(model).splitlines() == [
+        "RuntimeModel of 'b': onnx, signature 'serve'",
+        "        name  takes and returns",
+        "input   <x>   float32 (batch, 2)",
+        "input   n     int32 ()",
+        "output  y     float32 (batch)",
+        "model(<x>=..., n=...) returns a dict of numpy arrays; also model.example()",
+    ]
+    assert "<td>&lt;x&gt;</td><td>float32 (batch, 2)</td>" in model._repr_html_()
+
+
+def test_a_bundle_that_is_replaced_while_it_is_read_is_read_again(exported, tmp_path, monkeypatch):
+    """The second of two bundles is complete: its load must not fail because the first was taken away."""
+    source = exported.bundle("mlp")
+    shutil.copytree(source, tmp_path / "b")
+    from keras_transformer.export.loading import load as module
+
+    found, asked = module.check_hashes, []
+
+    def swapped(directory, *rest):
+        asked.append(directory)
+        if len(asked) == 1:
+            shutil.rmtree(tmp_path / "b")
+            shutil.copytree(source, tmp_path / "b")
+            raise InvalidBundleError("'model.onnx' was altered: its sha256 is not the manifest's")
+        return found(directory, *rest)
+
+    monkeypatch.setattr(module, "check_hashes", swapped)
+    assert load(tmp_path / "b", "onnx").outputs
+    assert len(asked) == 2
+    monkeypatch.setattr(module, "check_hashes", lambda *_: (_ for _ in ()).throw(InvalidBundleError("was altered")))
+    with pytest.raises(InvalidBundleError, match="was altered"):
+        load(tmp_path / "b", "onnx")
+
+
+def test_weights_in_a_file_that_the_manifest_does_not_list_are_refused(exported, tmp_path):
+    bundle = tmp_path / "b"
+    shutil.copytree(exported.bundle("mlp"), bundle)
+    (path,) = bundle.glob("*.onnx")
+    onnx.save_model(
+        onnx.load(path),
+        path,
+        save_as_external_data=True,
+        location="other.bin",
+        size_threshold=0,
+        convert_attribute=True,
+    )
+    record = json.loads((bundle / "manifest.json").read_text())
+    content = path.read_bytes()
+    record["files"][path.name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (bundle / "manifest.json").write_text(json.dumps(record))
+    with pytest.raises(InvalidBundleError, match="'other.bin', a file that the manifest does not list"):
+        load(bundle, "onnx")
+
+
+def test_a_language_model_says_how_it_is_called(language):
+    model = load(language.bundle("gpt"), "onnx")
+    assert repr(model).splitlines()[0] == "RuntimeLanguageModel, decoder"
+    assert "model.generate(" in repr(model)
+    assert "<td>vocabulary</td>" in model._repr_html_()

@@ -13,7 +13,7 @@ import pytest
 uvicorn = pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
 
-from keras_transformer.generation import Engine, Generator, Random  # noqa: E402
+from keras_transformer.generation import Engine, GenerationError, Generator, Random  # noqa: E402
 from keras_transformer.generation.engine.http import application  # noqa: E402
 from keras_transformer.text import Characters  # noqa: E402
 
@@ -203,6 +203,10 @@ REFUSED = {
     "tokens": ({"prompt": "a", "max_tokens": 0}, "max_tokens", "a positive integer"),
     "bool": ({"prompt": "a", "max_tokens": True}, "max_tokens", "a positive integer"),
     "temperature": ({"prompt": "a", "temperature": -1}, "temperature", "a number from 0"),
+    "hot": ({"prompt": "a", "temperature": 9}, "temperature", "to 2"),
+    "frequency": ({"prompt": "a", "frequency_penalty": 2.5}, "frequency_penalty", "from -2 to 2"),
+    "bias": ({"prompt": "a", "logit_bias": {"a": 1}}, "logit_bias", "token ids"),
+    "bias of no token": ({"prompt": "a", "logit_bias": {"99": 1}}, None, "logit_bias has the token 99"),
     "cold": ({"prompt": "a", "temperature": 1e-45}, "temperature", "0 (greedy), or a number from 0.0001"),
     "huge top_k": ({"prompt": "a", "top_k": 2**31}, "top_k", "below 2^31"),
     "huge max_tokens": ({"prompt": "a", "max_tokens": 10**30}, "max_tokens", "below 2^31"),
@@ -216,7 +220,7 @@ REFUSED = {
     "stop": ({"prompt": "a", "stop": [""]}, "stop", "at most 16 texts"),
     "seed": ({"prompt": "a", "seed": -1}, "seed", "from 0"),
     "many": ({"prompt": ["a"] * 65, "n": 2}, "n", "must be at most 128"),
-    "logprobs": ({"prompt": "a", "logprobs": 3}, "logprobs", "not supported"),
+    "logprobs": ({"prompt": "a", "logprobs": 6}, "logprobs", "from 0 to 5"),
     "unknown": ({"prompt": "a", "color": 3}, "color", "Unknown parameter 'color'"),
 }
 
@@ -269,7 +273,8 @@ def test_bodies_lengths_models_and_paths(server):
     assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
     assert "exceeds the 160" in answer["error"]["message"]
     assert server.call("POST", "/v1/completions", b" " * (5 << 20))[0] == 413
-    assert server.complete(prompt="a", model="other")[0] == 404
+    status, answer, _ = server.complete(prompt="a", model="other")
+    assert (status, answer["error"]["code"]) == (404, "model_not_found")
     assert server.call("GET", "/v1/completions")[0] == 405
     status, answer, _ = server.call("GET", "/v2")
     assert (status, answer["error"]["code"]) == (404, "404")
@@ -278,7 +283,14 @@ def test_bodies_lengths_models_and_paths(server):
 
 def test_models_and_health(server):
     _, answer, _ = server.call("GET", "/v1/models")
-    assert [model["id"] for model in answer["data"]] == ["tiny"]
+    (record,) = answer["data"]
+    assert {name: type(value) for name, value in record.items()} == {
+        "id": str,
+        "object": str,
+        "created": int,
+        "owned_by": str,
+    }
+    assert record["id"] == "tiny"
     status, answer, _ = server.call("GET", "/health")
     assert (status, answer["status"], answer["blocks"], answer["blocks_used"]) == (200, "ok", 40, 0)
     server.engine.close()
@@ -365,3 +377,73 @@ def test_a_failing_model_is_the_servers_error(server):
     assert events[-1]["error"]["code"] == "failed"
     server.engine.steps.error = None
     assert server.complete(prompt="ab")[0] == 200
+
+
+def test_what_a_request_leaves_out_is_as_the_model_says(formula):
+    """Without a word of the model, the text of `generate`; otherwise its own sampling."""
+    server = Server(Model(formula, TOKENIZER))
+    assert server.complete(prompt="abc", max_tokens=9)[1]["choices"][0]["text"] == server.model.generate(
+        "abc", max_new_tokens=9
+    )
+    server.close()
+    model = Model(formula, TOKENIZER)
+    model.metadata = {"sampling": {"temperature": 0.7, "top_k": 5, "repetition_penalty": 1.3}}
+    server = Server(model)
+    try:
+        own = {"max_new_tokens": 9, "seed": 2, "repetition_penalty": 1.3}
+        _, answer, _ = server.complete(prompt="abc", max_tokens=9, seed=2)
+        assert answer["choices"][0]["text"] == model.generate("abc", sampler=Random(0.7, top_k=5), **own)
+        _, answer, _ = server.complete(prompt="abc", max_tokens=9, seed=2, temperature=1.5, top_k=3)
+        assert answer["choices"][0]["text"] == model.generate("abc", sampler=Random(1.5, top_k=3), **own)
+    finally:
+        server.close()
+    model.metadata = {"sampling": {"heat": 1}}
+    with pytest.raises(GenerationError, match="'sampling': Unknown defaults of sampling: heat; valid: temperature"):
+        Engine(model, num_blocks=4, block_size=4)
+
+
+def logits_of(server, tokens):
+    """The logits of the formula after tokens."""
+    return server.model.formula.formula(np.array(tokens)[None], np.zeros((1, 1)))[0][0]
+
+
+def test_log_probabilities_are_those_of_the_model(server):
+    _, answer, _ = server.complete(prompt="ab", max_tokens=4, temperature=0, logprobs=2)
+    found = answer["choices"][0]["logprobs"]
+    prompt = TOKENIZER.encode("ab")
+    tokens = server.model.generate(prompt, max_new_tokens=4)
+    assert found["tokens"] == [TOKENIZER.decode([each]) for each in tokens]
+    for index, token in enumerate(tokens):
+        logits = logits_of(server, [*prompt, *tokens[:index]]).astype("float64")
+        expected = logits - np.log(np.exp(logits).sum())
+        np.testing.assert_allclose(found["token_logprobs"][index], expected[token], atol=1e-5)
+        np.testing.assert_allclose(sorted(found["top_logprobs"][index].values()), np.sort(expected)[-2:], atol=1e-5)
+    events = server.events(prompt="ab", max_tokens=4, temperature=0, logprobs=2)
+    streamed = [each for event in events for each in event["choices"][0]["logprobs"]["token_logprobs"]]
+    np.testing.assert_allclose(streamed, found["token_logprobs"])
+
+
+def test_penalties_and_biases_change_logits(server):
+    """A bias of 100 writes one token always; with a penalty that is larger, it is written once less."""
+    (token,) = TOKENIZER.encode("c")
+    body = {"prompt": "ab", "max_tokens": 5, "temperature": 0}
+    _, answer, _ = server.complete(**body, logit_bias={str(token): 100})
+    assert answer["choices"][0]["text"] == "ccccc"
+    _, plain, _ = server.complete(**body, logit_bias={str(token): -100})
+    assert "c" not in plain["choices"][0]["text"]
+    written = []
+    for _ in range(5):
+        logits = np.array(logits_of(server, [*TOKENIZER.encode("ab"), *written]), "float32")
+        counts = np.bincount(written, minlength=len(logits))
+        written.append(int((logits - 1.5 * counts - 0.5 * (counts > 0)).argmax()))
+    _, answer, _ = server.complete(**body, frequency_penalty=1.5, presence_penalty=0.5)
+    assert answer["choices"][0]["text"] == TOKENIZER.decode(written)
+
+
+def test_a_schema_of_many_properties_is_refused_at_once(refusing):
+    schema = {"type": "object", "properties": {f"name_{index}": {"type": "integer"} for index in range(3000)}}
+    status, answer, _ = refusing.complete(
+        prompt="a", response_format={"type": "json_schema", "json_schema": {"schema": schema}}
+    )
+    assert (status, answer["error"]["param"]) == (400, "response_format")
+    assert "The schema has 6002 properties and items; at most 2000" in answer["error"]["message"]

@@ -8,7 +8,7 @@ import webbrowser
 from typing import TYPE_CHECKING
 
 from keras_transformer.export.commands import quantize_arguments
-from keras_transformer.export.commands.console import print_status
+from keras_transformer.export.commands.console import port, print_status
 from keras_transformer.export.errors import ExportError
 from keras_transformer.utils.types import JsonObject
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "bundles", nargs="+", metavar="DIR", help="a bundle, or several of one model: columns to compare"
     )
     parser.add_argument("--output", metavar="FILE", help="write the page as an HTML file instead of serving it")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="port on 127.0.0.1 (default: a free one)")
+    parser.add_argument("--port", type=port, default=0, metavar="N", help="port on 127.0.0.1 (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address, but open no browser")
     help = "what each weight costs in accuracy: the file of the command sensitivity --json"
     parser.add_argument("--sensitivity", metavar="FILE", help=help)

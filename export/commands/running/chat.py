@@ -14,6 +14,8 @@ EXAMPLES = [
     'bundle --message "What is the capital of France?"',
 ]
 
+_SAMPLERS = ("greedy", "random")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer chat`."""
@@ -24,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "a message of the user; repeatable. Without it, each line of standard input is one, up to its end (Ctrl-D)"
     parser.add_argument("--message", action="append", metavar="TEXT", help=help)
     parser.add_argument("--backend", help=BACKEND_HELP)
-    sampling.add_arguments(parser, ("greedy", "random"))
-    parser.set_defaults(check=lambda arguments: sampling.check_usage(parser, arguments))
+    sampling.add_arguments(parser, _SAMPLERS)
+    parser.set_defaults(check=lambda arguments: sampling.check_usage(parser, arguments, _SAMPLERS))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,6 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     model = load(arguments.bundle, arguments.backend)
     if not isinstance(model, Generator):
         raise ExportError(f"'{arguments.bundle}' is not the bundle of a language model: it cannot chat")
+    if getattr(model.tokenizer, "chat_template", None) is None:
+        advice = f"keras-transformer generate {arguments.bundle} TEXT continues a text"
+        raise ExportError(f"'{arguments.bundle}' cannot chat: its tokenizer has no chat template; {advice}")
     system = [] if arguments.system is None else [{"role": "system", "content": arguments.system}]
     conversation = model.conversation(system)
     for message in arguments.message or _typed():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.commands.console import BACKEND_HELP, positive_int, print_status
+from keras_transformer.export.commands.console import BACKEND_HELP, port, positive_int, print_status
 from keras_transformer.export.errors import ExportError
 from keras_transformer.version import install_command
 
@@ -37,10 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-bytes", type=positive_int, default=4 << 20, metavar="N", help=help)
     help = "largest number of examples of a request (default: 256)"
     parser.add_argument("--max-examples", type=positive_int, default=256, metavar="N", help=help)
+    help = (
+        "largest number of tokens of a sequence; of several, the squares add up to no more than its own (default: 4096)"
+    )
+    parser.add_argument("--max-tokens", type=positive_int, default=4096, metavar="N", help=help)
     help = "seconds until a request that is not computed gets status 504 (default: 60)"
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help=help)
     help = "port of the Open Inference Protocol over gRPC (default: none)"
-    parser.add_argument("--grpc-port", type=positive_int, metavar="N", help=help)
+    parser.add_argument("--grpc-port", type=port, metavar="N", help=help)
     add_address(parser)
 
 
@@ -48,7 +52,7 @@ def add_address(parser: argparse.ArgumentParser) -> None:
     """Adds the options of every HTTP server: its address, and who may send requests."""
     help = "address to listen on (default: 127.0.0.1, this machine only)"
     parser.add_argument("--host", default="127.0.0.1", help=help)
-    parser.add_argument("--port", type=positive_int, default=8000, metavar="N", help="default: 8000")
+    parser.add_argument("--port", type=port, default=8000, metavar="N", help="0 for a free one (default: 8000)")
     help = "name that requests may use for this server (default: those of this machine on 127.0.0.1, otherwise any)"
     parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=help)
     help = "page of a browser that may send requests (default: those of this machine on 127.0.0.1, otherwise none)"
@@ -92,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.serving.requests import Limits
 
     batching = Batching(arguments.max_batch_size, arguments.wait_ms, arguments.max_waiting)
-    limits = Limits(arguments.max_bytes, arguments.max_examples, arguments.timeout, arguments.read_timeout)
+    times = arguments.timeout, arguments.read_timeout
+    limits = Limits(arguments.max_bytes, arguments.max_examples, *times, max_tokens=arguments.max_tokens)
     options: dict[str, Any] = {"backend": arguments.backend, "sessions": arguments.sessions, "access": access}
     options |= {"num_threads": arguments.threads, "batching": batching, "limits": limits}
     print_status("loading")

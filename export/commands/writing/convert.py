@@ -7,6 +7,7 @@ from keras_transformer.export.commands.console import print_status
 from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.utils.atomic_write import replacing_file
+from keras_transformer.utils.choice import nearest_path
 
 EXAMPLES = [
     "bert-folder bert.keras",
@@ -35,9 +36,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExportError(f"'{target}': the file to write must be named .keras")
     if arguments.like is not None:
         raise ExportError("--like is for writing a folder, and the source is not a .keras file")
+    from keras_transformer.export.commands.model_files import is_repository, load_model
+
     if source.exists() and not (source / "config.json").is_file():
         raise InvalidModelError(f"'{source}' is not a Hugging Face checkpoint: it contains no config.json")
-    from keras_transformer.export.commands.model_files import load_model
+    if not source.exists() and not is_repository(source):
+        hint = nearest_path(source) or "; a repository of Hugging Face is named owner/name"
+        raise InvalidModelError(f"no such folder: '{source}'{hint}")
 
     model = load_model(arguments.source, arguments.dtype)
     with replacing_file(target) as partial:
@@ -47,13 +52,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _to_folder(arguments: argparse.Namespace, target: pathlib.Path) -> int:
-    from keras_transformer.export.commands.model_files import check_model, load_model
+    from keras_transformer.export.commands.model_files import check_model, is_repository, load_model
 
     if arguments.like is None:
         raise ExportError("a .keras file does not contain the config of a checkpoint: pass one with --like FOLDER")
     if arguments.dtype is not None:
         raise ExportError("--dtype is for reading a checkpoint: a folder is written in the dtypes of --like")
-    model = load_model(check_model(arguments.source, arguments.imports), imports=arguments.imports)
+    path, like = check_model(arguments.source, arguments.imports), pathlib.Path(arguments.like)
+    if not is_repository(like) and not (like / "config.json").is_file():
+        raise ExportError(
+            f"--like '{like}' is no folder of a checkpoint: it contains no config.json{nearest_path(like)}"
+        )
+    model = load_model(path, imports=arguments.imports)
     from keras_transformer.checkpoints import to_huggingface
 
     to_huggingface(model, target, like=arguments.like, verbose=0)

@@ -7,6 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from keras_transformer.export.commands import quantize_arguments
+from keras_transformer.export.commands.console import add_json, show_report
 from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS, check_formats
@@ -23,6 +24,7 @@ EXAMPLES = [
     "model.keras --out bundles --quantize float32,int8,weight_int4",
     "model.keras --out bundle --quantize learned --weights weights.safetensors",
     "model.keras --out phone --target litert-gpu --static batch=1,length=128",
+    "model.keras --out bundle --quantize int8 --dry-run",
     "model.keras --out bundle --config export.toml",
     "CHECKPOINT --out bundle",
 ]
@@ -47,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--static", action="append", metavar="SIZES", help=help)
     help = f"write one file for an accelerator, and run it there or on its simulator: {', '.join(TARGETS)}"
     parser.add_argument("--target", metavar="NAME", help=help)
+    help = "say in seconds what would be written and what refused, and write nothing"
+    parser.add_argument("--dry-run", action="store_true", help=help)
+    add_json(parser)
     quantize_arguments.add_arguments(parser)
 
 
@@ -63,11 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
     path = check_model(arguments.model, arguments.imports)
     check_target(arguments.out)
     model = load_model(path, imports=arguments.imports)
-    from keras_transformer.export.api import export
-    from keras_transformer.export.reporting.terminal import show
+    from keras_transformer.export.api import export, preview_export
 
+    if arguments.dry_run:
+        found = preview_export(model, arguments.out, formats, quantize=quantize, options=options)
+        show_report(found, arguments.json)
+        return 0 if found.verdict().is_good else 1
     report = export(model, arguments.out, formats, quantize=quantize, options=options)
-    show([*report.parts(), report.verdict()])
+    show_report(report, arguments.json)
     return 0
 
 

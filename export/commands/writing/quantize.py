@@ -3,6 +3,7 @@
 import argparse
 
 from keras_transformer.export.commands import quantize_arguments
+from keras_transformer.export.commands.console import add_json, show_report
 from keras_transformer.export.errors import QuantizationError
 
 EXAMPLES = [
@@ -18,12 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "directory of the quantized bundle; an old bundle is replaced"
     parser.add_argument("--out", required=True, metavar="DIR", help=help)
     quantize_arguments.add_arguments(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the bundle and prints its report; returns the exit status."""
     from keras_transformer.export.quantization.options import MODES
-    from keras_transformer.export.reporting.terminal import show
     from keras_transformer.export.writing.quantize_bundle import quantize
 
     mode = quantize_arguments.read_quantize(arguments)
@@ -31,5 +32,5 @@ def run(arguments: argparse.Namespace) -> int:
         raise QuantizationError(f"--quantize must name a mode: {', '.join(MODES)}")
     evaluation = quantize_arguments.read_evaluation(arguments)
     report = quantize(arguments.bundle, arguments.out, mode, evaluation=evaluation)
-    show([*report.parts(), report.verdict()])
+    show_report(report, arguments.json)
     return 0

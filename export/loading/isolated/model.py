@@ -53,6 +53,9 @@ class IsolatedLanguageModel:
     def __init__(self, process: IsolatedProcess, metadata: dict[str, Any]) -> None:
         self._process, self.metadata = process, metadata
 
+    def __repr__(self) -> str:
+        return "IsolatedLanguageModel: model.generate('Once upon a time', max_new_tokens=20) in a process of its own"
+
     def generate(self, prompts: Any, **options: Any) -> Any:
         """The `generate` of `RuntimeLanguageModel`.
 

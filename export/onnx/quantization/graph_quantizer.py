@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from keras_transformer.export.data.lazy_array import AnyArray
+from keras_transformer.export.data.limits import SMALL
 from keras_transformer.export.onnx.graph import (
     NodeMaker,
     all_graphs,
@@ -24,7 +25,6 @@ from keras_transformer.export.onnx.quantization.integer_tables import Top, look_
 from keras_transformer.export.onnx.quantization.joined_products import Joiner
 from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.quantization.options import KEPT
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ buffer (onnx.proto) without the onnx package.
 import mmap
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from keras_transformer.utils.types import Path
@@ -31,14 +31,15 @@ _TAGS, _LENGTHS = 2**32, 2**31
 _LOCATION = re.compile(r"[\w. +=@~()-]+(/[\w. +=@~()-]+)*")
 
 
-def check_external_data(path: Path) -> None:
+def check_external_data(path: Path, listed: Collection[str] | None = None) -> None:
     """Checks that all tensors of a file are stored inside its folder.
 
     Args:
         path: path of the `.onnx` file.
+        listed: paths, relative to the folder, of the files that may have tensors; None for any.
 
     Raises:
-        ValueError: a path is outside, or the file is damaged.
+        ValueError: a path is outside, or not listed, or the file is damaged.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content.find(b"location") < 0:  # The key of every external path; much faster than parsing the graph.
@@ -47,6 +48,8 @@ def check_external_data(path: Path) -> None:
         for location in dict.fromkeys(_locations(content)):
             if not _is_inside(folder, location):
                 raise ValueError(f"it has weights outside its folder, in {location[:80]!a}")
+            if listed is not None and pathlib.PurePosixPath(location).as_posix() not in listed:
+                raise ValueError(f"it has weights in {location[:80]!a}, a file that the manifest does not list")
 
 
 def _is_inside(folder: pathlib.Path, location: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.quantization.mode import SMALL
+from keras_transformer.export.data.limits import SMALL
 from keras_transformer.export.quantization.ranges import LARGEST
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of

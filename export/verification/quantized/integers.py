@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from keras_transformer.export.bundle.writing import bytes_in
 from keras_transformer.export.data.export_spec import ExportSpec, Probe
 from keras_transformer.export.data.integer_share import IntegerShare
+from keras_transformer.export.data.limits import SMALL
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.calibrated import FullInt8, Int8Static, batches_of
-from keras_transformer.export.quantization.mode import SMALL
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.verification.quantized.weights import QuantizedWeightRecord
 

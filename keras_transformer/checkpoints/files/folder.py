@@ -16,6 +16,7 @@ from keras_transformer.checkpoints.errors import (
     UnsafePathError,
 )
 from keras_transformer.checkpoints.files.lazy_tensors import Bounds, LazyTensor
+from keras_transformer.generation.sampling_defaults import SamplingDefaults
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
@@ -49,6 +50,7 @@ class Folder:
     Attributes:
         source: str. The name in errors.
         config: `Config`.
+        sampling: `SamplingDefaults` of `generation_config.json`, or None.
         tensors: dict of name to `TensorInfo`, with old names replaced by the current ones.
 
     Raises:
@@ -58,6 +60,8 @@ class Folder:
         MissingTensorError: a file lacks a tensor that the index lists.
     """
 
+    sampling: SamplingDefaults | None = None
+
     def __init__(self, path: Path) -> None:
         self.path = pathlib.Path(path)
         self.source = str(self.path)
@@ -65,7 +69,9 @@ class Folder:
             raise MissingFileError(f"No such folder: {self.path}")
         values = self.json("config.json")
         if (self.path / _GENERATION).is_file():  # For generation, it takes precedence in transformers.
-            ends = self.json(_GENERATION).get("eos_token_id")
+            generation = self.json(_GENERATION)
+            self.sampling = SamplingDefaults.from_generation_config(generation)
+            ends = generation.get("eos_token_id")
             values = values if ends is None else {**values, "eos_token_id": ends}
         self.tensors = _renamed(self._tensors(), self.path)
         self.config = Config(values, str(self.path / "config.json"), self.tensors)

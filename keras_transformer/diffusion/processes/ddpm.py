@@ -46,9 +46,11 @@ class DDPM(Configured):
         self.num_steps = num_steps
 
     def times(self, quantiles: Tensor) -> Tensor:
+        """Returns the times of the steps at quantiles in [0, 1), each as likely as the others, of the same shape."""
         return ops.floor(quantiles * self.num_steps) / self.num_steps
 
     def coefficients(self, times: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns α and σ of the steps nearest to the times, of the same shape: roots of products of `1 - β`."""
         steps = ops.cast(ops.round(times * self.num_steps), "int32")
         tables = np.sqrt(self._products), np.sqrt(1.0 - self._products)
         dtype = ops.convert_to_tensor(times).dtype
@@ -56,10 +58,12 @@ class DDPM(Configured):
         return alpha, sigma
 
     def target(self, data: Tensor, noise: Tensor) -> Tensor:
+        """Returns the noise, of its shape."""
         del data
         return noise
 
     def points(self, num_steps: int) -> ProcessPoints:
+        """Returns the points of a sampler of `num_steps` steps, at most those of the process."""
         check_num_steps(num_steps)
         if num_steps > self.num_steps:
             raise ValueError(f"A sampler takes at most {self.num_steps} steps, those of DDPM. Received: {num_steps}")
@@ -68,6 +72,7 @@ class DDPM(Configured):
         return ProcessPoints(steps / self.num_steps, np.sqrt(products), np.sqrt(1.0 - products))
 
     def data_factors(self, alphas: np.ndarray, sigmas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns u = 1 / α and w = -σ / α of the data `x = u z + w prediction` at these points."""
         return 1.0 / alphas, -sigmas / alphas
 
     def get_config(self) -> Config:

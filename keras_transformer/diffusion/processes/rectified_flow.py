@@ -50,21 +50,26 @@ class RectifiedFlow(Configured):
         self.shift = shift
 
     def times(self, quantiles: Tensor) -> Tensor:
+        """Returns the times at quantiles in [0, 1) of the shifted logit-normal distribution, of the same shape."""
         normal = math.sqrt(2.0) * ops.erfinv(2.0 * quantiles - 1.0)
         return self._shifted(ops.sigmoid(self.logit_mean + self.logit_std * normal))
 
     def coefficients(self, times: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns α = 1 - t and σ = t at the times, of the same shape."""
         return 1.0 - times, times
 
     def target(self, data: Tensor, noise: Tensor) -> Tensor:
+        """Returns the velocity, `noise - data`, of their shape."""
         return noise - data
 
     def points(self, num_steps: int) -> ProcessPoints:
+        """Returns the points of a sampler: `num_steps` shifted times from 1 on, and 0 behind them."""
         check_num_steps(num_steps)
         times = self._shifted(np.linspace(1.0, 0.0, num_steps + 1))
         return ProcessPoints(times[:-1], 1.0 - times, times)
 
     def data_factors(self, alphas: np.ndarray, sigmas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns u = 1 and w = -σ of the data `x = u z + w prediction` at these points."""
         return np.ones_like(alphas), -np.asarray(sigmas)
 
     def _shifted(self, times):

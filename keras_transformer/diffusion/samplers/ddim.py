@@ -36,6 +36,7 @@ class DDIM(Configured):
         self.eta = eta
 
     def coefficients(self, points: ProcessPoints) -> np.ndarray:
+        """Returns a, b, c and d of each step, float64 `(num_steps, 4)`: c is 0, and d the noise that `eta` adds."""
         (alpha, next_alpha), (sigma, next_sigma) = ((each[:-1], each[1:]) for each in (points.alphas, points.sigmas))
         forward = np.sqrt(np.maximum(sigma**2 - (alpha / next_alpha * next_sigma) ** 2, 0.0))
         noise = self.eta * next_sigma / sigma * forward

@@ -27,6 +27,7 @@ class DPMSolverPP(Configured):
     """
 
     def coefficients(self, points: ProcessPoints) -> np.ndarray:
+        """Returns a, b, c and d of each step, float64 `(num_steps, 4)`: c weighs the data of the step before."""
         alphas, sigmas = points.alphas, points.sigmas
         with np.errstate(divide="ignore"):
             steps = np.diff(np.log(alphas) - np.log(sigmas))

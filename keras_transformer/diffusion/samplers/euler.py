@@ -27,6 +27,7 @@ class Euler(Configured):
     """
 
     def coefficients(self, points: ProcessPoints) -> np.ndarray:
+        """Returns a, b, c and d of each step, float64 `(num_steps, 4)`: c and d are 0."""
         state = points.sigmas[1:] / points.sigmas[:-1]
         data = points.alphas[1:] - points.alphas[:-1] * state
         zero = np.zeros_like(state)

@@ -22,6 +22,7 @@ from keras_transformer.generation.errors import (
 )
 from keras_transformer.generation.generator import Generator
 from keras_transformer.generation.protocols import TokenSampler
+from keras_transformer.generation.sampling_defaults import SamplingDefaults
 from keras_transformer.utils.errors import failure_to, one_line
 from keras_transformer.utils.types import JsonObject
 
@@ -98,6 +99,7 @@ class Engine:
         generator = model.generator()
         self.tokenizer = generator.tokenizer
         self._reader = Generator(self.steps, generator.tokenizer)
+        self.sampling = _sampling_defaults(model, generator)
         pool = CachePool(num_blocks, block_size, max_batch_size if self.steps.keeps_states else 0)
         self._scheduler = Scheduler(self.steps, pool, max_batch_size, prompt_tokens)
         self._max_waiting = max_waiting
@@ -133,7 +135,8 @@ class Engine:
             priority: int. Requests with a larger one come first, and take the place of running ones that have a smaller one.
                 Default 0.
             user: a hashable value, such as a name. Who asks. Default None, which is one user too.
-            **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `grammar` of `Generator.generate`.
+            **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `grammar` of `Generator.generate`;
+                `adjustment`, a `LogitAdjustment`; and `top_logprobs` of `submit_samples`.
 
         Returns:
             `Request`, with `stream()`, `result()` and `cancel()`.
@@ -156,6 +159,7 @@ class Engine:
         as_text: bool | None = None,
         priority: int = 0,
         user: Hashable = None,
+        top_logprobs: int | None = None,
         **options: Any,
     ) -> list[Request]:
         """Submits requests for several continuations of one prompt, which is read once. They share its blocks.
@@ -164,6 +168,7 @@ class Engine:
             prompt, wait, priority, user, options: as in `submit`.
             count: int >= 1. Number of continuations.
             as_text: bool. Whether results are text. Default None: as the prompt.
+            top_logprobs: int >= 0 or None. Number of most likely tokens of `Request.logprobs`; None (default) for none.
 
         Returns:
             List of `Request`. With a seed their results are equal to those of `generate([prompt] * count)`.
@@ -189,7 +194,7 @@ class Engine:
         with self._changed:
             self._wait_for_room(count, user, wait)
             requests = [
-                Request(next(self._numbers), decoding_request, sampler, stops, as_text, priority, user)
+                Request(next(self._numbers), decoding_request, sampler, stops, as_text, priority, user, top_logprobs)
                 for decoding_request in decoding_requests
             ]
             for request in requests:
@@ -329,6 +334,17 @@ class Engine:
         for request in self._inbox:
             self._scheduler.add(request)
         self._inbox.clear()
+
+
+def _sampling_defaults(model: ServedModel, generator: Generator) -> SamplingDefaults | None:
+    """How a model is to be sampled: what its metadata say under "sampling", otherwise its `GenerationSpec`."""
+    given = getattr(model, "metadata", {}).get("sampling")
+    if given is None:
+        return generator.spec.sampling
+    try:
+        return SamplingDefaults.from_dict(given)
+    except (ValueError, AttributeError) as error:
+        raise GenerationError(f"The metadata of the model, 'sampling': {one_line(error)}") from error
 
 
 def _counted(name: str, pool: BlockPool | None) -> dict[str, int]:

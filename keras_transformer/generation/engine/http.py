@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from keras_transformer.generation.engine.chat_completions import ChatResponse, read_chat_body
+from keras_transformer.generation.engine.chat_completions import (
+    ChatResponse,
+    ToolCallResponse,
+    read_chat_body,
+)
 from keras_transformer.generation.engine.completions import Completion, CompletionResponse, InvalidBodyError, read_body
 from keras_transformer.generation.errors import (
     EngineClosedError,
@@ -22,10 +27,12 @@ from keras_transformer.generation.errors import (
     PromptTooLongError,
     QueueFullError,
     RequestCancelledError,
+    UnknownModelError,
 )
 from keras_transformer.utils.errors import on_failure
 from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.http.guard import Guard
+from keras_transformer.utils.http.refusals import error_code, model_record
 from keras_transformer.utils.http.server import run_server
 
 if TYPE_CHECKING:
@@ -36,15 +43,17 @@ if TYPE_CHECKING:
     from keras_transformer.generation.engine.engine import Engine
     from keras_transformer.generation.engine.request import Request as EngineRequest
 
+
 _MAX_BODY_BYTES = 4 << 20
 _MAX_CHOICES = 128
 # Status, type and code of an error; the first class that matches.
 _ERROR_CODES = {
+    UnknownModelError: (404, "invalid_request_error", "model_not_found"),
     QueueFullError: (429, "rate_limit_error", "queue_full"),
     EngineClosedError: (503, "server_error", "engine_closed"),
     PromptTooLongError: (400, "invalid_request_error", "context_length_exceeded"),
     RequestCancelledError: (499, "invalid_request_error", "cancelled"),
-    InvalidBodyError: (400, "invalid_request_error", "invalid_body"),
+    InvalidBodyError: (400, "invalid_request_error", "invalid_value"),
 }
 _END = object()
 
@@ -70,34 +79,37 @@ def application(engine: Engine, model_name: str, wait: float | None = 0.0) -> St
 
     `response_format` of the types "json_object" and "json_schema" makes an answer JSON, or JSON of a schema.
 
-    Chats need a tokenizer with a chat template. Calls of tools are part of the text of an answer.
+    Chats need a tokenizer with a chat template. A call that `tool_choice` requires is in "tool_calls" of the answer; without
+    it, calls are part of its text, in the form of the model.
 
     Reference: the completions and chat completions endpoints of the OpenAI API, with the additional parameters `top_k`,
-    `min_p` and `repetition_penalty`. Unsupported parameters (`logprobs`, `echo`, `suffix`, ...) are errors.
+    `min_p` and `repetition_penalty`. Unsupported parameters (`echo`, `suffix`, ...) are errors. What a request does not say
+    of sampling is as the model says (`SamplingDefaults`), otherwise greedy.
     """
     # Each running or waiting request needs a thread that waits for its tokens.
+    started = int(time.time())
     limiter = anyio.CapacityLimiter(10_000)
     in_thread = functools.partial(anyio.to_thread.run_sync, limiter=limiter, abandon_on_cancel=True)
 
     async def completions(request: Request) -> Response:
         # In a thread: schemas and templates may take long.
-        return await answer(await in_thread(read_body, await _body(request)), CompletionResponse)
+        completion = await in_thread(read_body, await _body(request), engine.sampling)
+        return await answer(completion, CompletionResponse)
 
     async def chat(request: Request) -> Response:
-        completion = await in_thread(read_chat_body, await _body(request), engine.chat_prompt)
-        return await answer(completion, ChatResponse)
+        completion = await in_thread(read_chat_body, await _body(request), engine.chat_prompt, engine.sampling)
+        return await answer(completion, ToolCallResponse if completion.is_call else ChatResponse)
 
     async def answer(completion: Completion, form: type[CompletionResponse]) -> Response:
         if completion.model not in (None, model_name):
-            raise HTTPException(404, f"Unknown model {completion.model!r}. The model of this server is {model_name!r}.")
+            raise UnknownModelError(f"Unknown model {completion.model!r}. The model of this server is {model_name!r}.")
         requests = await in_thread(_submit, engine, completion, wait)
-        has_text = engine.tokenizer is not None
-        response = form(model_name, requests, len(completion.prompts), has_text)
+        response = form(model_name, requests, len(completion.prompts), engine.tokenizer)
         kind = _StreamingResponse if completion.stream else _FullResponse
         return kind(response, requests, in_thread, completion.with_usage)
 
     async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [{"id": model_name, "object": "model", "owned_by": "user"}]})
+        return JSONResponse({"object": "list", "data": [model_record(model_name, started)]})
 
     async def health(request: Request) -> Response:
         status = "ok" if engine.is_open else "closed"
@@ -251,5 +263,6 @@ def _error_response(request: Request | None, error: Exception) -> JSONResponse:
 
 
 def _http_error_response(request: Request | None, error: Any) -> JSONResponse:
-    content = {"message": error.detail, "type": "invalid_request_error", "param": None, "code": str(error.status_code)}
+    code = error_code(error.status_code)
+    content = {"message": error.detail, "type": "invalid_request_error", "param": None, "code": code}
     return JSONResponse({"error": content}, error.status_code, headers=error.headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,41 @@ if TYPE_CHECKING:
 _END = object()
 
 
+class TokenLogprobs(NamedTuple):
+    """The log probability of a generated token, and those of the most likely tokens at its index.
+
+    Attributes:
+        token: int.
+        logprob: float.
+        top: list of pairs of token and log probability, the most likely first.
+    """
+
+    token: int
+    logprob: float
+    top: list[tuple[int, float]]
+
+
+def token_logprobs(logits: np.ndarray, token: int, count: int) -> TokenLogprobs:
+    """Returns the log probabilities under the model, before temperature, filters and penalties.
+
+    Args:
+        logits: float `(V,)`.
+        token: int.
+        count: int >= 0. Number of most likely tokens.
+
+    Example:
+
+    >>> found = token_logprobs(np.log([0.5, 0.25, 0.25]), token=1, count=1)
+    >>> round(found.logprob, 4), [(token, round(value, 4)) for token, value in found.top]
+    (-1.3863, [(0, -0.6931)])
+    """
+    values = logits.astype("float64")
+    values = values - values.max()
+    values -= np.log(np.exp(values).sum())
+    best = np.argsort(-values, kind="stable")[:count]
+    return TokenLogprobs(token, float(values[token]), [(int(each), float(values[each])) for each in best])
+
+
 class Request:
     """The handle of a request in an engine, as `Engine.submit` returns it. Its public methods are thread-safe.
 
@@ -34,11 +69,15 @@ class Request:
         is_text: bool. Whether the result is text.
         priority: int. Requests with a larger one come first. Default 0.
         user: a hashable value. Who asks; users take turns. Default None.
+        top_logprobs: int >= 0 or None. Number of the most likely tokens whose log probabilities are kept for each new token,
+            besides its own; None (default) to keep none.
 
     Attributes:
         finish_reason: None while it runs; then "stop" (end token or stop sequence), "length", "cancelled" or "error".
         prompt: list of int. Tokens of the prompt.
         new_tokens: list of int. Tokens generated so far, including the end token.
+        logprobs: list of `TokenLogprobs` of the new tokens; empty without `top_logprobs`.
+        num_taken: int. Number of new tokens that `stream` has read.
     """
 
     # The block table and the state of the request, set by `Scheduler.add`.
@@ -53,6 +92,7 @@ class Request:
         is_text: bool,
         priority: int = 0,
         user: Hashable = None,
+        top_logprobs: int | None = None,
     ) -> None:
         self.number = number
         self.priority = priority
@@ -68,10 +108,18 @@ class Request:
         self._finished = threading.Event()
         self._cancelled = threading.Event()
         self._streamed = False
+        self._top_logprobs = top_logprobs
+        self.logprobs: list[TokenLogprobs] = []
+        self.num_taken = 0
         self._on_cancel: Callable[[], None] | None = None
         # Used by the scheduler: all tokens, and the requests that wait until this one has read their common prompt.
         self.tokens: list[int] = list(self.prompt)
         self.followers: list[Request] = []
+
+    @property
+    def keeps_logprobs(self) -> bool:
+        """bool: whether log probabilities are kept."""
+        return self._top_logprobs is not None
 
     @property
     def new_tokens(self) -> list[int]:
@@ -121,6 +169,7 @@ class Request:
 
     def _tokens(self) -> Iterator[int]:
         while (token := self._arrived.get()) is not _END:
+            self.num_taken += 1
             yield token
         if self._error is not None:
             raise self._error
@@ -148,6 +197,8 @@ class Request:
         """Selects the next token from logits `(V,)`; returns whether the sequence is complete."""
         model_input = self._search.advance(ModelOutput(logits[None, None], None))
         for token in self._search.emitted[0]:
+            if self._top_logprobs is not None:
+                self.logprobs.append(token_logprobs(logits, token, self._top_logprobs))
             self.tokens.append(token)
             self._arrived.put(token)
         return model_input is None

@@ -19,6 +19,7 @@ from keras_transformer.generation import ForeignTokenizerError, GenerationSpec, 
 from keras_transformer.generation.chat.messages import read_messages
 from keras_transformer.generation.chat.template import ChatTemplate
 from keras_transformer.generation.prompts import Prompts
+from keras_transformer.generation.sampling_defaults import SamplingDefaults
 from keras_transformer.models import Stepwise
 from keras_transformer.models.transforms.stepwise import source_names
 from keras_transformer.tasks.decoding.steps import KerasSteps
@@ -114,6 +115,8 @@ class LanguageModel(TaskModel):
         self.vocabulary_size = embedding.input_dim
         self._set_source()
         self._set_limits(start_id, end_id)
+        # How a server samples where a request does not say; see `SamplingDefaults`.
+        self.sampling: SamplingDefaults | None = None
         self._stepwise: Stepwise | None = None
         self._generator: Generator | None = None
         self._cache_dtype: str | None = None
@@ -331,11 +334,16 @@ class LanguageModel(TaskModel):
             "cache_dtype": self.cache_dtype,
             "name": self.name,
             "trainable": self.trainable,
+            **({} if self.sampling is None else {"sampling": dataclasses.asdict(self.sampling)}),
         }
 
     @classmethod
     def from_config(cls, config: Config, custom_objects: dict[str, object] | None = None) -> LanguageModel:
-        return cls(**{**config, "backbone": resolve(config["backbone"], {}, keras.Model)})
+        sampling = config.get("sampling")
+        options = {name: value for name, value in config.items() if name != "sampling"}
+        model = cls(**{**options, "backbone": resolve(config["backbone"], {}, keras.Model)})
+        model.sampling = None if sampling is None else SamplingDefaults.from_dict(sampling)
+        return model
 
 
 @serializable

@@ -109,9 +109,11 @@ class Access:
         """
         if self.api_key is None:
             return
-        expected = f"Bearer {self.api_key}".encode()
-        # Compared in constant time: the time tells nothing about how much of a key is right.
-        if len(given) != 1 or not hmac.compare_digest(given[0].encode("latin-1", "replace"), expected):
+        # The name of a scheme is in any case, RFC 9110. The key is compared in constant time: the time tells nothing about
+        # how much of it is right.
+        scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        is_right = hmac.compare_digest(key.strip().encode("latin-1", "replace"), self.api_key.encode())
+        if scheme.lower() != "bearer" or not is_right:
             raise AccessError(401, "the API key is missing or wrong: send the header 'Authorization: Bearer KEY'")
 
     def allows_origin(self, origin: str) -> bool:

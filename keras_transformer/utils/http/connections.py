@@ -9,7 +9,7 @@ from typing import Any
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _MAX_HEAD_BYTES = 64 << 10
 # What is left of a body that was refused before it was read.
-_MAX_IGNORED_BYTES = 16 << 20
+_MAX_IGNORED_BYTES = 256 << 20
 _OTHER_FILES = 128
 
 

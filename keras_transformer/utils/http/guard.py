@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _CLOSE = {"Connection": "close"}
 # What is left of a body when its request is answered.
-_MAX_IGNORED_BYTES, _IGNORE_S, _PAUSE_S = 16 << 20, 5.0, 0.5
+_MAX_IGNORED_BYTES, _IGNORE_S, _PAUSE_S = 256 << 20, 5.0, 0.5
 
 
 class Traffic:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 # Requests on their way when a server is told to end are refused with a status for so long, instead of a broken connection.
 _REFUSING_S = 0.5
 _BACKLOG = 2048
+# How long connections are accepted then, at most, and the pauses without any after which there are none.
+_ACCEPTING_S, _PAUSE_S, _PAUSES = 1.0, 0.02, 3
 
 
 class Server(uvicorn.Server):
@@ -79,9 +83,24 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._accept_rest(sockets or [])
         await super().shutdown(sockets)
         gc.unfreeze()
         await self._beside.__aexit__(None, None, None)
+
+    async def _accept_rest(self, sockets: list[socket.socket]) -> None:
+        """Accepts the connections that wait, and refuses their requests with a status.
+
+        The system resets those that wait at a listening socket when it is closed.
+        """
+        for each in sockets:
+            each.listen(0)  # Further ones are not completed: their clients try again, or are told that nobody listens.
+        end, pauses = time.monotonic() + _ACCEPTING_S, 0
+        while sockets and not self.force_exit and pauses < _PAUSES and time.monotonic() < end:
+            await asyncio.sleep(_PAUSE_S)
+            waiting = select.select(sockets, [], [], 0)[0]
+            unasked = [each for each in self.server_state.connections if getattr(each, "cycle", None) is None]
+            pauses = 0 if waiting or unasked else pauses + 1
 
 
 def listen(host: str, port: int) -> socket.socket:

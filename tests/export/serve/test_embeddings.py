@@ -71,3 +71,39 @@ def test_models_without_vectors():
     for other in (client((OTHER, ArraySpec("third", "float32", (None, 2), AXES))), client(tokenizer=False)):
         answer = other.post("/v1/embeddings", json={"input": "a"})
         assert (answer.status_code, "makes no embeddings" in answer.json()["error"]["message"]) == (400, True)
+
+
+def long_client(predicted, **limits):
+    class Recorded(Counts):
+        async def predict(self, signature, arrays):
+            predicted.append(arrays["token_ids"].shape)
+            return await super().predict(signature, arrays)
+
+    limits = Limits(**limits)
+    reader = Reader({"serve": INPUTS}, limits, Bytes())
+    model = ServedModel("encoder", Recorded(), reader, {}, {"serve": (VECTOR,)})
+    return TestClient(Gateway([model], limits, 0).application)
+
+
+def test_many_texts_are_computed_in_parts_of_bounded_memory():
+    """As many sequences at once as keep the sum of the squares of their lengths below that of the longest one allowed."""
+    predicted = []
+    texts = ["abcdefgh"[: 1 + index % 8] for index in range(20)]
+    found = long_client(predicted, max_tokens=16).post("/v1/embeddings", json={"input": texts}).json()
+    length = predicted[0][1]
+    assert all(rows * length**2 <= 16**2 for rows, _ in predicted)
+    assert sum(rows for rows, _ in predicted) == 20
+    ids = [Bytes()([text])["token_ids"] for text in texts]
+    assert [each["embedding"] for each in found["data"]] == [[each.size, each.sum()] for each in ids]
+
+
+def test_one_long_text_is_refused_before_it_is_computed():
+    predicted = []
+    answer = long_client(predicted).post("/v1/embeddings", json={"input": "a" * 30_000})
+    assert answer.status_code == 413
+    assert "a sequence of 30" in answer.json()["error"]["message"]
+    assert not predicted
+    asked = {"inputs": {"token_ids": [[1] * 16] * 2, "padding_mask": [[True] * 16] * 2}}
+    answer = long_client(predicted, max_tokens=16).post("/v1/models/encoder:predict", json=asked)
+    assert answer.status_code == 413
+    assert "2 sequences of 16 tokens at once; at most 1" in answer.json()["error"]["message"]

@@ -97,7 +97,14 @@ def test_an_answer():
     answer = client.post("/v1/models/model:predict", json=GOOD)
     assert (answer.status_code, answer.json()) == (200, {"outputs": {"y": [3.0]}})
     assert client.get("/v1/models").json()["data"][0]["id"] == "model"
-    assert client.get("/v1/models/model").json() == {"id": "model"}
+    record = client.get("/v1/models/model").json()
+    assert record == client.get("/v1/models").json()["data"][0]
+    assert {name: type(value) for name, value in record.items()} == {
+        "id": str,
+        "object": str,
+        "created": int,
+        "owned_by": str,
+    }
     assert client.get("/health").json() == {"status": "ok"}
 
 
@@ -215,6 +222,7 @@ def test_a_client_that_goes_away_ends_its_text():
         wait_until(lambda: writers.cancelled == 1 and server.server.traffic.active == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path, body",
     [
@@ -255,6 +263,8 @@ def test_refusals_of_texts():
         answer = client.post("/v1/completions", json=asked)
         assert answer.status_code == status
         assert reason in answer.json()["error"]["message"]
+        code = {400: "invalid_value", 404: "model_not_found", 413: "request_too_large"}[status]
+        assert answer.json()["error"]["code"] == code
     assert not writers.bodies
     client, _ = text_client(status=429)
     answer = client.post("/v1/completions", json={"prompt": "a", "stream": False})

@@ -11,6 +11,7 @@ pytest.importorskip("prometheus_client")
 from local_server import Sums
 
 from keras_transformer.export import Batching, ExportError
+from keras_transformer.export.runtime.cancellation import stoppable
 from keras_transformer.export.serving.http_application import http_application
 from keras_transformer.export.serving.local_replicas import LocalReplicas
 from keras_transformer.export.serving.requests import RequestError
@@ -127,3 +128,34 @@ def test_bundles_that_cannot_be_served(tmp_path):
     for wrong in (0, True, 1.5):
         with pytest.raises(ExportError, match="sessions must be a positive integer"):
             http_application([], sessions=wrong)
+
+
+def test_what_nobody_waits_for_is_ended():
+    """Of two requests in a batch the first may go; when the second has gone too, the computation ends."""
+
+    class Stoppable(Sums):
+        def run(self, requests):
+            with stoppable(self.gate.set):
+                return super().run(requests)
+
+    replica = Stoppable()
+    replicas = LocalReplicas([replica], Batching(max_batch_size=2, wait_ms=0))
+
+    async def main():
+        replica.gate.clear()
+        alone = asyncio.create_task(ask(replicas, 0))
+        await settled(lambda: replica.batches)
+        pair = [asyncio.create_task(ask(replicas, value)) for value in (1, 2)]
+        await asyncio.sleep(0.02)
+        alone.cancel()
+        await settled(lambda: len(replica.batches) == 2)  # The first computation has ended.
+        replica.gate.clear()
+        pair[0].cancel()
+        await asyncio.sleep(0.05)
+        assert not replica.gate.is_set(), "one of the batch still waits"
+        pair[1].cancel()
+        await settled(replica.gate.is_set)
+
+    asyncio.run(main())
+    assert replica.batches == [[1], [1, 1]]
+    replicas.close()

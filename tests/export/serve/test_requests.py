@@ -54,7 +54,7 @@ def test_arrays_by_name_and_alone(reader):
         (b'{"inputs": [[1, 2]], "signature_name": "other"}', 400, "no such signature_name; there is serve, read"),
         (b'{"inputs": [[1, 2]], "signature_name": ["serve"]}', 400, "no such signature_name"),
         (b'{"inputs": [[1, 2]], "signature_name": "read"}', 400, "must be an object with token_ids, padding_mask"),
-        (b'{"inputs": {"y": [[1, 2]]}}', 400, "input 'y': expected one of x, got an unknown name"),
+        (b'{"inputs": {"y": [[1, 2]]}}', 400, "no input is named 'y': the input is named 'x'"),
         (b'{"inputs": [[1, 2], [3]]}', 400, "a ragged list"),
         (b'{"inputs": [[1, 2, 3]]}', 400, "(batch, 2) with batch=1, got int64 (1, 3)"),
         (b'{"inputs": [["1", 2]]}', 400, "got dtype <U"),

@@ -1,5 +1,6 @@
 """A server with real sockets: it ends when everything is answered, and slow or unwanted clients stop nobody."""
 
+import collections
 import gc
 import json
 import threading
@@ -242,3 +243,51 @@ def test_sizes_that_are_declared_are_checked_first():
         connection = server.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
         assert b" 413 " in connection.recv(20)
         connection.close()
+
+
+def test_the_name_of_the_scheme_of_a_key_is_in_any_case():
+    with LocalServer(sums_gateway(access=Access("secret")).application) as server:
+        for given, status in (
+            ("bearer secret", 200),
+            ("BEARER  secret", 200),
+            ("Basic secret", 401),
+            ("Bearer Secret", 401),
+        ):
+            assert server.predict(GOOD, headers={"Authorization": given})[0] == status, given
+
+
+def test_a_large_body_gets_its_status():
+    with LocalServer(sums_gateway().application) as server:
+        status, content, _ = server.ask("POST", "/v1/models/sums:predict", b" " * 50_000_000)
+        error = json.loads(content)["error"]
+    assert (status, error["code"]) == (413, "request_too_large")
+
+
+def test_no_connection_is_reset_when_the_server_ends():
+    """Clients that come until the end get an answer, 503, or are told that nobody listens."""
+    found, stop = collections.Counter(), threading.Event()
+
+    def ask(server):
+        while not stop.is_set():
+            try:
+                found[server.predict(GOOD)[0]] += 1
+            except ConnectionRefusedError:
+                found["refused"] += 1
+            except OSError as error:
+                found[type(error).__name__] += 1
+
+    with LocalServer(sums_gateway().application) as server:
+        clients = [threading.Thread(target=ask, args=(server,)) for _ in range(6)]
+        for each in clients:
+            each.start()
+        time.sleep(0.3)
+        server.server.drain()
+        server.thread.join(20)
+        stop.set()
+        for each in clients:
+            each.join(20)
+    # One may come in the instant in which the socket is closed.
+    assert found.keys() <= {200, 503, "refused", "ConnectionResetError"}, found
+    assert found["ConnectionResetError"] <= 1, found
+    assert found[200]
+    assert found[503]

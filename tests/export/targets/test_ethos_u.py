@@ -49,6 +49,7 @@ def report(tmp_path_factory):
     return exported(simple(), folder, EthosU(least_share=1.0), input_type="int8", output_type="int8")
 
 
+@pytest.mark.slow
 def test_the_npu_takes_every_operator_of_integers(report):
     (found,) = report.target.signatures
     assert found.taken == found.nodes >= 4
@@ -79,6 +80,7 @@ def test_the_array_compiles(report):
     assert process.returncode == 0, process.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_what_the_cpu_runs_is_named_with_its_layer(tmp_path):
     (found,) = exported(network(), tmp_path / "bundle", "ethos-u").target.signatures
     assert found.nodes - found.taken == sum(each.count for each in found.fallbacks)
@@ -88,6 +90,7 @@ def test_what_the_cpu_runs_is_named_with_its_layer(tmp_path):
     assert {each.op for each in ends} == {"QUANTIZE", "DEQUANTIZE"}
 
 
+@pytest.mark.slow
 def test_an_input_may_be_an_output(tmp_path):
     a, b = (keras.Input((6,), name=name) for name in "ab")
     model = keras.Model([a, b], {"sum": layers.Dense(2)(layers.Add()([a, b])), "same": a})
@@ -100,6 +103,7 @@ def test_an_input_may_be_an_output(tmp_path):
     assert sorted(re.findall(r'"(\w+)"', outputs)) == ["same", "sum"]
 
 
+@pytest.mark.slow
 def test_less_than_the_least_share_is_refused(tmp_path):
     with pytest.raises(TargetError, match=r"it runs \d of \d+ nodes, less than least_share=0.9: .*CUMSUM of 'running'"):
         exported(network(), tmp_path / "bundle", EthosU(least_share=0.9))

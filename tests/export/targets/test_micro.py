@@ -51,6 +51,7 @@ def bundle(tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 def test_a_file_of_integers_is_that_of_litert_bit_for_bit(bundle):
     (found,) = bundle["int8"].target.signatures
     assert (found.taken, found.fallbacks) == (found.nodes, ())
@@ -132,6 +133,7 @@ def test_numbers_near_zero_are_quantized(tmp_path):
     assert report.target.is_whole
 
 
+@pytest.mark.slow
 def test_a_state_is_taken_as_it_was_returned(tmp_path):
     """Both ends have the same codes, and a stream stays near that of Keras."""
     keras.utils.set_random_seed(0)
@@ -190,6 +192,7 @@ def test_operators_have_the_methods_of_the_resolver(kind, method):
     assert method_of(kind) == method
 
 
+@pytest.mark.slow
 def test_the_interpreter_has_the_operators_of_the_list():
     """Each operator in place of an addition: one that is not registered is refused before its kernel looks at it."""
     built = Built(x=("FLOAT32", (1, 4)), z=("FLOAT32", (1, 4)))

@@ -106,3 +106,84 @@ def test_errors_name_the_parameter(post, body, parameter, words):
     assert status == 400
     assert json.loads(text)["error"]["param"] == parameter
     assert words in json.loads(text)["error"]["message"]
+
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "parameters": {
+                "type": "object",
+                "properties": {"on": {"type": "boolean"}},
+                "required": ["on"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    for name in ("the", "dog")
+]
+
+
+def test_a_required_call_is_in_the_calls_of_the_answer(post):
+    pytest.importorskip("llguidance")
+    body = {"messages": MESSAGES, "tools": TOOLS, "temperature": 0, "max_tokens": 80}
+    for choice, names in (("required", {"the", "dog"}), ({"type": "function", "function": {"name": "dog"}}, {"dog"})):
+        status, text = post(**body, tool_choice=choice)
+        assert status == 200, text
+        (found,) = json.loads(text)["choices"]
+        (call,) = found["message"]["tool_calls"]
+        assert found["finish_reason"] == "tool_calls"
+        assert found["message"]["content"] is None
+        assert call["function"]["name"] in names
+        assert isinstance(json.loads(call["function"]["arguments"])["on"], bool)
+        _, text = post(**body, tool_choice=choice, stream=True)
+        chunks = [json.loads(each.removeprefix("data: ")) for each in text.split("\n\n")[:-2]]
+        assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+        assert chunks[-1]["choices"][0]["delta"]["tool_calls"][0]["function"] == call["function"]
+
+
+def test_no_tools_are_told_where_none_may_be_called(model, post):
+    _, text = post(messages=MESSAGES, tools=TOOLS, tool_choice="none", temperature=0, max_tokens=5)
+    assert json.loads(text)["usage"]["prompt_tokens"] == len(model.generator().chat_prompt(MESSAGES))
+
+
+def test_log_probabilities_of_a_chat(post):
+    status, text = post(messages=MESSAGES, temperature=0, max_tokens=3, logprobs=True, top_logprobs=2)
+    content = json.loads(text)["choices"][0]["logprobs"]["content"]
+    assert status == 200
+    assert len(content) == 3
+    for each in content:
+        assert each["logprob"] == each["top_logprobs"][0]["logprob"] > each["top_logprobs"][1]["logprob"]
+        assert bytes(each["bytes"]).decode() == each["token"]
+
+
+@pytest.mark.parametrize(
+    "body, parameter, words",
+    [
+        (
+            {"messages": [{"role": "bob", "content": "a"}]},
+            "messages",
+            "There is no role 'bob'. Valid: system, developer",
+        ),
+        ({"messages": MESSAGES, "tool_choice": "required"}, "tool_choice", "there are no 'tools'"),
+        ({"messages": MESSAGES, "tools": [{"name": "a"}]}, "tools", "a list of functions"),
+        (
+            {"messages": MESSAGES, "tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "cat"}}},
+            "tool_choice",
+            "'tool_choice' names 'cat'",
+        ),
+        ({"messages": MESSAGES, "top_logprobs": 2}, "top_logprobs", "needs 'logprobs'"),
+        ({"messages": MESSAGES, "temperature": 9}, "temperature", "to 2"),
+    ],
+)
+def test_parameters_of_openai_are_checked(post, body, parameter, words):
+    status, text = post(**body)
+    error = json.loads(text)["error"]
+    assert (status, error["param"], error["code"]) == (400, parameter, "invalid_value")
+    assert words in error["message"]
+
+
+def test_a_developer_speaks_as_the_system(model, post):
+    _, text = post(messages=[{**MESSAGES[0], "role": "developer"}, MESSAGES[1]], temperature=0, max_tokens=5)
+    assert json.loads(text)["choices"][0]["message"]["content"] == model.chat(MESSAGES, max_new_tokens=5)
