@@ -13,7 +13,7 @@ _BOOSTS = {
     "cookbook/vision.md": 5.0,
     "cookbook/web.md": 75.0,
     "cookbook/your_own_model.md": 90.0,
-    "migrate.md": 5.0,
+    "migrate.md": 8.0,
     "faq.md": 0.6,
     "glossary.md": 0.3,
     "proof.md": 3.0,

@@ -34,8 +34,8 @@ PACKAGES = (
 
 # The names that people use, by what for; the rest of the reference follows.
 LEADING = {
-    "Export and run": {"export": ("export", "load", "Report", "ExportOptions", "quantize", "compress", "verify")},
-    "Make it small": {"export": ("FullInt8", "WeightInt4", "Evaluation", "sensitivity")},
+    "Export and run": {"export": ("export", "load", "Report", "ExportOptions", "quantize", "compress")},
+    "Make it small": {"export": ("Int8", "FullInt8", "WeightInt4", "Evaluation", "sensitivity")},
     "Read what others trained": {
         "checkpoints": ("from_huggingface", "from_gguf", "to_huggingface", "to_gguf"),
         "export": ("register_lowering", "export_tokenizer"),

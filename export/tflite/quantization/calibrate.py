@@ -74,8 +74,12 @@ def runs_on(
             experimental_preserve_all_tensors=True,
         )
     entries = {each.signatureKey.decode(): int(each.subgraphIndex) for each in model.signatureDefs}
+    details = {name: interpreter.get_signature_runner(name).get_input_details() for name in entries}
+    sizes = {
+        name: {key: tuple(each["shape_signature"]) for key, each in inputs.items()} for name, inputs in details.items()
+    }
     for example in calibration:
-        parts = {name: list(taken(interpreter.get_signature_runner(name), example)) for name in entries}
+        parts = {name: list(taken(sizes[name], example)) for name in entries}
         if not any(parts.values()):
             shapes = {name: np.shape(array) for name, array in example.items()}
             raise QuantizationError(f"tflite: no signature takes the calibration example {shapes}")
@@ -84,16 +88,18 @@ def runs_on(
             yield name, entries[name], interpreter
 
 
-def taken(runner: Any, example: Mapping[str, ArrayLike]) -> Iterator[Mapping[str, ArrayLike]]:
-    """The parts of an example that a signature takes: all of it, its rows where the signature takes so many, or none."""
-    sizes = {name: tuple(each["shape_signature"]) for name, each in runner.get_input_details().items()}
+def taken(sizes: Mapping[str, Sequence[int]], example: Mapping[str, ArrayLike]) -> Iterator[Mapping[str, ArrayLike]]:
+    """The parts of an example that a signature of such sizes takes: all of it, its rows where it takes so many, or none.
+
+    Sizes of -1 are any.
+    """
     shapes = {name: np.shape(array) for name, array in example.items()}
     if set(sizes) != set(shapes):
         return
     if all(_fits(sizes[name], shapes[name]) for name in sizes):
         yield example
         return
-    firsts = {(sizes[name][:1], shapes[name][:1]) for name in sizes}
+    firsts = {(tuple(sizes[name][:1]), shapes[name][:1]) for name in sizes}
     if len(firsts) != 1 or not all(_fits(sizes[name][1:], shapes[name][1:]) for name in sizes):
         return
     ((rows, count),) = firsts
