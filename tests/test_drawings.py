@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import house
+import proof
 from markup import benchmarks_page
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -28,6 +29,12 @@ def test_picture_shows_every_package_of_today(tmp_path, monkeypatch):
     drawn = (tmp_path / "house.svg").read_text()
     assert all(f">{name}</text>" in drawn for name in house.packages())
     assert drawn == (DOCS / "house.svg").read_text(), "python docs/drawings/house.py"
+
+
+def test_picture_of_the_proof_is_that_of_its_code(tmp_path, monkeypatch):
+    monkeypatch.setattr(proof, "FILE", tmp_path / "proof.svg")
+    proof.main()
+    assert (tmp_path / "proof.svg").read_text() == (DOCS / "proof.svg").read_text(), "python docs/drawings/proof.py"
 
 
 def test_page_has_a_section_for_each_table(tmp_path):

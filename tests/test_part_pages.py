@@ -1,12 +1,22 @@
 """The top of the page of every mechanism, mixer, recurrence, position and model: its texts and its code."""
 
+import importlib
+
 import pytest
 
 from markup import PARTS
+from reference_pages import LEADING
 from uses import USES, snippets
 
 PAGES = [(folder, name) for folder, parts in PARTS.items() for name in parts]
 LAYERS = [(folder, name) for folder, name in PAGES if folder != "models"]
+
+
+def test_reference_begins_with_thirty_names_that_exist():
+    names = [(package, name) for packages in LEADING.values() for package, each in packages.items() for name in each]
+    assert len(names) == len(set(names)) == 30
+    for package, name in names:
+        assert name in importlib.import_module(f"keras_transformer.{package}").__all__
 
 
 def test_every_page_says_when_to_use_its_part_and_no_other_is_named():

@@ -69,6 +69,18 @@ def test_checkpoint(run, monkeypatch):
     assert set(names["report"].artifacts) == {"tflite"}
 
 
+def test_page_on_gguf_files(run, monkeypatch):
+    """Its calls, with the small model in place of the file."""
+    monkeypatch.setattr(checkpoints, "from_gguf", lambda file: _small_chat_model())
+    page = (README.parent / "docs" / "cookbook" / "gguf.md").read_text()
+    blocks = [code for code in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if "openai" not in code]
+    code = "".join(blocks).replace("max_new_tokens=40", "max_new_tokens=4").replace('"gguf"', '"int8"')
+    names, printed = run(code.replace('["tflite", "onnx"]', '["onnx"]'))
+    assert len(blocks) == 2
+    assert printed.startswith(names["model"].chat("What is the capital of France?", max_new_tokens=4) + "\n")
+    assert set(names["report"].artifacts) == {"onnx"}
+
+
 def _small_chat_model():
     words = BytePair.train(["the cat sat on the mat and the dog sat on the cat"], 290)
     tokenizer = HuggingFaceTokenizer(words._files()["tokenizer.json"].decode(), chat_template=TEMPLATE)

@@ -34,6 +34,11 @@ _KEY_DIM = cases.WIDTH // 2
 _POSITION_ARGUMENTS = {
     "axial": {"shape": (8, 8), "widths": (32, 32)},
     "axial_sinusoidal": {"num_columns": 8},
+    "gated_relative_bias": {
+        "relative_bias": positions.RelativeBias(
+            320, 800, initializer=keras.initializers.RandomNormal(stddev=0.3, seed=0)
+        )
+    },
     "learned": {"max_sequence_length": 64},
     "relative_grid_bias": {"grid_size": (8, 8)},
 }

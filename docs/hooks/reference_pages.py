@@ -5,11 +5,13 @@ import importlib
 import inspect
 from pathlib import Path
 
+from keras_transformer import catalog as catalog
 from keras_transformer.export.commands import main as cli
 from keras_transformer.export.data.manifest import SCHEMA_PATH
-from markup import PAGES, documented
+from markup import PAGES, documented, path_of, table
 
 PACKAGES = (
+    "export",
     "attention",
     "recurrence",
     "positions",
@@ -28,8 +30,26 @@ PACKAGES = (
     "checkpoints",
     "plots",
     "catalog",
-    "export",
 )
+
+# The names that people use, by what for; the rest of the reference follows.
+LEADING = {
+    "Export and run": {"export": ("export", "load", "Report", "ExportOptions", "quantize", "compress")},
+    "Make it small": {"export": ("Int8", "FullInt8", "WeightInt4", "Evaluation", "sensitivity")},
+    "Read what others trained": {
+        "checkpoints": ("from_huggingface", "from_gguf", "to_huggingface", "to_gguf"),
+        "export": ("register_lowering", "export_tokenizer"),
+    },
+    "Build": {
+        "models": ("Size", "Encoder", "Decoder", "ViT"),
+        "tasks": ("SequenceClassifier", "ImageClassifier", "LanguageModel"),
+        "attention": ("MultiHeadAttention",),
+        "blocks": ("EncoderBlock",),
+    },
+    "Train": {"training": ("add_lora", "MaskedCrossentropy"), "text": ("WordPiece", "BytePair")},
+}
+_INTRODUCTION = """The thirty names that most programs need, and the first sentence about each; then
+[every package](export.md), and [the command line](command_line.md). `from keras_transformer.PACKAGE import NAME`."""
 
 
 def reference_pages():
@@ -39,8 +59,24 @@ def reference_pages():
         pages[f"reference/{package}.md"] = _page(package, homes)
     pages["reference/command_line.md"] = _command_line()
     pages["reference/manifest.schema.json"] = SCHEMA_PATH.read_text(encoding="utf-8")
+    pages["reference/index.md"] = _index(homes)
     entries = [{package: f"reference/{package}.md"} for package in PACKAGES]
-    return pages, [{"command line": "reference/command_line.md"}, *entries]
+    return pages, ["reference/index.md", {"command line": "reference/command_line.md"}, *entries]
+
+
+def _index(homes):
+    """Returns the page of the names that people use, with links to where each is documented."""
+    parts = ["# API reference: the names people use", _INTRODUCTION]
+    for title, packages in LEADING.items():
+        rows = []
+        for package, names in packages.items():
+            module = importlib.import_module(f"keras_transformer.{package}")
+            for name in names:
+                thing = getattr(module, name)
+                place = f"../{homes[thing]}#{path_of(thing)}"
+                rows.append({"name": f"[`{name}`]({place})", "of": f"`{package}`", "what": catalog.summary(thing)})
+        parts += [f"## {title}", table(rows)]
+    return "\n\n".join(parts)
 
 
 def _page(package, homes):
@@ -91,8 +127,13 @@ def _options(name):
 def _names(module):
     """Returns the exported names of a package, or the public functions of a module."""
     if hasattr(module, "__all__"):
-        return sorted(module.__all__, key=str.lower)
+        first = [name for packages in LEADING.values() for name in packages.get(_package_of(module), ())]
+        return [*first, *sorted(set(module.__all__) - set(first), key=str.lower)]
     return [name for name, thing in vars(module).items() if inspect.isfunction(thing) and not name.startswith("_")]
+
+
+def _package_of(module):
+    return module.__name__.removeprefix("keras_transformer.")
 
 
 def _is_code(thing):

@@ -14,11 +14,11 @@ import ranking
 from example_pages import example_pages
 from mkdocs.structure.files import File, InclusionLevel
 from part_pages import attention_pages, position_pages
-from reference_pages import reference_pages
 from table_pages import model_pages, table_pages
 
 from keras_transformer.version import __version__
 from markup import benchmarks_page
+from reference_pages import reference_pages
 
 ROOT = pathlib.Path(__file__).parents[2]
 SOURCES = ROOT / "build" / "docs_sources"

@@ -79,7 +79,9 @@ def scores(position: keras.layers.Layer, n: int, num_heads: int, key_dim: int, s
     heads = keras.ops.convert_to_tensor(tokens)
     query, key, _ = position.rotate_all(heads, heads, heads, indices, indices)
     products = keras.ops.einsum("btnh,bsnh->bnts", query, key) / key_dim**0.5
-    bias = position.bias(query, indices, indices)
+    # Some positions read the input of attention: here the vectors of all heads side by side.
+    read = position.given(keras.ops.reshape(heads, (1, n, num_heads * key_dim)))
+    bias = read.bias(query, indices, indices)
     return keras.ops.convert_to_numpy(products if bias is None else products + bias)[0]
 
 

@@ -7,6 +7,7 @@ from keras_transformer.export import QuantizationError
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.quantization.calibration_data import bundle_batches, calibration_batches
+from keras_transformer.export.tflite.quantization.calibrate import taken
 
 X = ArraySpec("x", "float32", (None, 3), ("batch", None))
 ROWS = np.random.default_rng(0).normal(size=(70, 3))
@@ -53,3 +54,18 @@ def test_data_of_a_language_model_are_dicts_for_any_of_its_signatures():
     for data in (np.ones((2, 3)), [np.ones(3)], np.ones):
         with pytest.raises(QuantizationError, match="of a language model are dicts"):
             bundle_batches(data, manifest)
+
+
+def test_rows_of_an_example_go_to_signatures_of_fixed_rows():
+    """As `static` adds them beside those of any number."""
+    x = np.arange(10.0).reshape(5, 2)
+
+    def of(*sizes):
+        return {"x": sizes}
+
+    assert [part["x"].tolist() for part in taken(of(-1, 2), {"x": x})] == [x.tolist()]
+    assert [part["x"].tolist() for part in taken(of(1, 2), {"x": x})] == [[row] for row in x.tolist()]
+    assert [part["x"].tolist() for part in taken(of(2, -1), {"x": x})] == [x[:2].tolist(), x[2:4].tolist()]
+    assert list(taken(of(1, 3), {"x": x})) == []
+    assert list(taken(of(), {"x": x})) == []
+    assert list(taken(of(1, 2), {"y": x})) == []

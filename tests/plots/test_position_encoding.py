@@ -48,6 +48,16 @@ def test_rotary_knows_the_distance_alone():
     assert all(np.ptp(np.diagonal(table, distance)) < 1e-5 for distance in distances)
 
 
+def test_a_position_that_reads_tokens_reads_those_of_equal_vectors():
+    """With gate weights of zeros a gate is sigmoid(0) (sigmoid(0) - 1) + 2 = 1.75 for each token."""
+    gated = positions.GatedRelativeBias()
+    gated.build((1, N, 4, 8), (1, N, 4, 8))
+    gated.gate_kernel.assign(np.zeros(gated.gate_kernel.shape))
+    table = scores(gated, N, num_heads=4, key_dim=8)
+    plain = scores(gated.relative_bias, N, num_heads=4, key_dim=8)
+    np.testing.assert_allclose(table - 8**0.5, 1.75 * (plain - 8**0.5), rtol=1e-4, atol=1e-5)
+
+
 def test_the_given_position_is_left_alone():
     position = positions.RelativeBias()
     figure = plots.position_encoding(position, N, width=32)

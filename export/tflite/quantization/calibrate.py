@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,25 +74,42 @@ def runs_on(
             experimental_preserve_all_tensors=True,
         )
     entries = {each.signatureKey.decode(): int(each.subgraphIndex) for each in model.signatureDefs}
+    details = {name: interpreter.get_signature_runner(name).get_input_details() for name in entries}
+    sizes = {
+        name: {key: tuple(each["shape_signature"]) for key, each in inputs.items()} for name, inputs in details.items()
+    }
     for example in calibration:
-        names = [name for name in entries if _takes(interpreter.get_signature_runner(name), example)]
-        if not names:
+        parts = {name: list(taken(sizes[name], example)) for name in entries}
+        if not any(parts.values()):
             shapes = {name: np.shape(array) for name, array in example.items()}
             raise QuantizationError(f"tflite: no signature takes the calibration example {shapes}")
-        for name in names:
-            interpreter.get_signature_runner(name)(**_typed(interpreter, name, example))
+        for name, part in ((name, part) for name, each in parts.items() for part in each):
+            interpreter.get_signature_runner(name)(**_typed(interpreter, name, part))
             yield name, entries[name], interpreter
 
 
-def _takes(runner, example) -> bool:
-    details = runner.get_input_details()
-    if set(details) != set(example):
-        return False
-    pairs = [(details[name]["shape_signature"], np.shape(array)) for name, array in example.items()]
-    return all(
-        len(sizes) == len(shape) and all(size in (-1, got) for size, got in zip(sizes, shape, strict=True))
-        for sizes, shape in pairs
-    )
+def taken(sizes: Mapping[str, Sequence[int]], example: Mapping[str, ArrayLike]) -> Iterator[Mapping[str, ArrayLike]]:
+    """The parts of an example that a signature of such sizes takes: all of it, its rows where it takes so many, or none.
+
+    Sizes of -1 are any.
+    """
+    shapes = {name: np.shape(array) for name, array in example.items()}
+    if set(sizes) != set(shapes):
+        return
+    if all(_fits(sizes[name], shapes[name]) for name in sizes):
+        yield example
+        return
+    firsts = {(tuple(sizes[name][:1]), shapes[name][:1]) for name in sizes}
+    if len(firsts) != 1 or not all(_fits(sizes[name][1:], shapes[name][1:]) for name in sizes):
+        return
+    ((rows, count),) = firsts
+    if rows and count and rows[0] > 0:
+        for start in range(0, count[0] - rows[0] + 1, rows[0]):
+            yield {name: np.asarray(array)[start : start + rows[0]] for name, array in example.items()}
+
+
+def _fits(sizes: Sequence[int], shape: Sequence[int]) -> bool:
+    return len(sizes) == len(shape) and all(size in (-1, got) for size, got in zip(sizes, shape, strict=True))
 
 
 def _typed(interpreter: Any, name: str, example: Mapping[str, Any]) -> dict[str, np.ndarray]:
