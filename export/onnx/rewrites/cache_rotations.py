@@ -54,7 +54,8 @@ def rotation_of(slots: Slots, query: ir.Value, keys: CacheUpdate) -> Rotation | 
     options = [each.attributes.get_int("interleaved", 0) for each in (turned, key)]
     if not same or options[0] != options[1] or x is None or key.inputs[0] is None or len(known_sizes(x)) != 3:
         return None
-    angles, factor = cos_sin_angles(_unexpanded(cos), _unexpanded(sin))
+    cos, sin = _unexpanded(cos), _unexpanded(sin)
+    angles, factor = (None, None) if cos is None or sin is None else cos_sin_angles(cos, sin)
     rates = _rates(slots, angles, keys)
     if rates is None or factor is None:
         return None
