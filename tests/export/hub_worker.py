@@ -90,7 +90,7 @@ if __name__ == "__main__":
     cases = {
         name: functools.partial(exported, out / name, name) for name in (*FIRST, *sorted(set(classes()) - set(FIRST)))
     }
-    rest = [name for name in cases if name not in FIRST]
+    rest = [*(name for name in cases if name not in FIRST), "whole", "half"]
     for each in (whole, quantized, half, adapted, preset):
         cases[each.__name__] = functools.partial(each, out / each.__name__)
     run_cases(out, cases, exhaustive=rest)

@@ -20,7 +20,7 @@ NAMES = exhaustive_but(FAMILIES, "GPT2CausalLM", "GemmaCausalLM")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", [*NAMES, "whole"])
+@pytest.mark.parametrize("name", [*NAMES, pytest.param("whole", marks=pytest.mark.exhaustive)])
 def test_greedy_tokens_are_those_of_keras_hub(hub, name, backend):
     results = hub[name]
     assert results["ratios"][backend] < 1
@@ -68,7 +68,7 @@ def test_quantized_bundles_generate(hub, backend):
     assert len(tokens) == 4
 
 
-@pytest.mark.parametrize("name", ["half", "adapted"])
+@pytest.mark.parametrize("name", exhaustive_but(["half", "adapted"], "adapted"))
 def test_twins_in_float32_and_with_merged_adapters_are_exported(hub, name):
     results = hub[name]
     assert results["ratios"]["onnx"] < 1
