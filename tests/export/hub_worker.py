@@ -19,8 +19,8 @@ from keras_transformer.text import from_keras_hub
 
 PROMPT, OTHER, NEW = "The quick brown fox", "A man", 48
 CHAT = (
-    "{% for each in messages %}<start_of_turn>{{ each.role }}\\n{{ each.content | trim }}<end_of_turn>\\n{% endfor %}"
-    "{% if add_generation_prompt %}<start_of_turn>model\\n{% endif %}"
+    "{% for each in messages %}<start_of_turn>{{ each.role }}\n{{ each.content | trim }}<end_of_turn>\n{% endfor %}"
+    "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
 )
 # One row, one bucket, and no loop in the graph: what takes long says nothing more here.
 SHORT = GenerationOptions(whole_graph=False, prefill_buckets=(8,), static_length=96)
