@@ -200,7 +200,7 @@ def counting_task(out):
 def foreign_tokenizer(out):
     class Lower(hub_class("GPT2Tokenizer")):
         def call(self, inputs, *args, **kwargs):
-            return super().call(inputs.lower(), *args, **kwargs)
+            return super().call(tf.strings.lower(inputs), *args, **kwargs)
 
     task = small_hub_task()
     own = task.preprocessor.tokenizer
