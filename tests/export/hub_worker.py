@@ -19,8 +19,8 @@ from keras_transformer.text import from_keras_hub
 
 PROMPT, OTHER, NEW = "The quick brown fox", "A man", 48
 CHAT = (
-    "{% for each in messages %}<start_of_turn>{{ each.role }}\\n{{ each.content | trim }}<end_of_turn>\\n{% endfor %}"
-    "{% if add_generation_prompt %}<start_of_turn>model\\n{% endif %}"
+    "{% for each in messages %}<start_of_turn>{{ each.role }}\n{{ each.content | trim }}<end_of_turn>\n{% endfor %}"
+    "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
 )
 # One row, one bucket, and no loop in the graph: what takes long says nothing more here.
 SHORT = GenerationOptions(whole_graph=False, prefill_buckets=(8,), static_length=96)
@@ -90,7 +90,7 @@ if __name__ == "__main__":
     cases = {
         name: functools.partial(exported, out / name, name) for name in (*FIRST, *sorted(set(classes()) - set(FIRST)))
     }
-    rest = [name for name in cases if name not in FIRST]
+    rest = [*(name for name in cases if name not in FIRST), "whole", "half"]
     for each in (whole, quantized, half, adapted, preset):
         cases[each.__name__] = functools.partial(each, out / each.__name__)
     run_cases(out, cases, exhaustive=rest)

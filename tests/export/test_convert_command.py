@@ -32,7 +32,7 @@ def test_refusals_are_one_line_and_write_nothing(tmp_path, capsys):
     for words, reason in (
         ((FOLDER, tmp_path / "bert.h5"), "must be named .keras"),
         ((tmp_path, tmp_path / "bert.keras"), "contains no config.json"),
-        ((tmp_path / "nowhere", tmp_path / "bert.keras"), "No such folder"),
+        ((tmp_path / "nowhere", tmp_path / "bert.keras"), "no such folder"),
         ((FOLDER, tmp_path / "bert.keras", "--like", FOLDER), "--like"),
         ((tmp_path / "x.keras", tmp_path / "folder"), "--like FOLDER"),
     ):

@@ -257,7 +257,7 @@ def test_threads_are_counted_in_whole_numbers(exported, count):
     "changes, name, words",
     [
         ({"x": None}, "x", ("float32 (batch, length, 2)", "nothing")),
-        ({"y": 1}, "y", ("one of x, ids, mask", "unknown")),
+        ({"y": 1}, "y", ("the inputs are named 'x', 'ids', 'mask'",)),
         ({"x": np.ones((3, 4))}, "x", ("float32 (batch, length, 2)", "(3, 4)")),
         ({"x": np.ones((3, 4, 5))}, "x", ("float32 (batch, length, 2)", "(3, 4, 5)")),
         ({"ids": np.ones((3, 5), int)}, "ids", ("length=4", "(3, 5)")),

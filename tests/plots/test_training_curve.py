@@ -63,5 +63,5 @@ def test_names_the_extra_when_matplotlib_is_missing(monkeypatch):
         return real_import(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", without_matplotlib)
-    with pytest.raises(ImportError, match=r"keras-transformer-export\[plots\]"):
+    with pytest.raises(ImportError, match=r"\[plots\]"):
         plots.training_curve({"loss": [1.0]})

@@ -155,7 +155,7 @@ SIZE = {"parameters": {"binary_data_size": 8}, "data": None}
 REFUSED = {
     "no inputs": ({}, "'inputs' must be a list"),
     "object": ({"inputs": [3]}, "an input must be an object"),
-    "unknown": (body_of({"name": "y"}), "input 'y'"),
+    "unknown": (body_of({"name": "y"}), "no input is named 'y'"),
     "name": (body_of({"name": 3}), "needs a 'name'"),
     "datatype": (body_of({"datatype": "FP31"}), "the datatype must be one of BOOL"),
     "shape": (body_of({"shape": [1, 3]}), "2 values, expected 3 for [1, 3]"),
