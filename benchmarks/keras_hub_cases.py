@@ -42,7 +42,7 @@ def build(name):
     import keras
 
     keras.utils.set_random_seed(0)
-    model = _built(Part(name, ARGUMENTS.get(name, {})))
+    model = built(Part(name, ARGUMENTS.get(name, {})))
     random = np.random.default_rng(0)
     for weight in model.weights:
         if weight.trainable:  # Not the initial values, so that a missing bias or scale is found.
@@ -77,7 +77,7 @@ def _class(path):
     return getattr(importlib.import_module(module), name)
 
 
-def _built(value):
+def built(value):
     """An argument with the parts in it built."""
     if not isinstance(value, Part):
         return value
@@ -85,10 +85,10 @@ def _built(value):
     parameters = inspect.signature(cls).parameters
     arguments = {name: SIZES[name] for name in _required(cls) if name in SIZES}
     arguments |= {name: size for name, size in LENGTHS.items() if name in parameters}
-    arguments |= {name: _built(each) for name, each in value.arguments.items()}
+    arguments |= {name: built(each) for name, each in value.arguments.items()}
     if "backbone" in parameters and "backbone" not in arguments:  # A task.
         backbone = cls.backbone_cls.__name__
-        arguments["backbone"] = _built(Part(backbone, ARGUMENTS.get(backbone, {})))
+        arguments["backbone"] = built(Part(backbone, ARGUMENTS.get(backbone, {})))
     return cls(**arguments)
 
 

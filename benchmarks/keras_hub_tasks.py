@@ -9,7 +9,7 @@ import json
 
 import numpy as np
 from keras_hub_arguments import ARGUMENTS, Part
-from keras_hub_cases import _built
+from keras_hub_cases import built
 
 LINES = (
     "The quick brown fox jumps over the lazy dog.",
@@ -84,12 +84,21 @@ def build(name, dtype=None):
     return task
 
 
+def greedy_tokens(task, prompt, count):
+    """The tokens of a prompt, and those that KerasHub's own loop puts behind it, whether or not a text ends there."""
+    length = count + len(task.preprocessor.tokenizer(prompt)) + 1
+    inputs = task.preprocessor.generate_preprocess([prompt], sequence_length=length)
+    size = int(np.asarray(inputs["padding_mask"]).sum())
+    tokens = np.asarray(task.make_generate_function()(inputs, stop_token_ids=None)["token_ids"])[0]
+    return tokens[:size].tolist(), tokens[size : size + count].tolist()
+
+
 def _backbone(cls, vocabulary_size, dtype):
     parameters = inspect.signature(cls).parameters
     sizes = {"max_sequence_length": _LONGEST, "sliding_window": _WINDOW, "sliding_window_size": _WINDOW}
     sizes |= dict.fromkeys(("vocabulary_size", "vocab_size"), vocabulary_size)
     own = {name: size for name, size in sizes.items() if name in parameters}
-    backbone = _built(
+    backbone = built(
         Part(cls.__name__, {**ARGUMENTS.get(cls.__name__, {}), **own, **({"dtype": dtype} if dtype else {})})
     )
     random = np.random.default_rng(0)

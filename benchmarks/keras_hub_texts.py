@@ -20,15 +20,13 @@ import pathlib
 import sys
 import tempfile
 
-from keras_cells import ERROR, FORMATS, in_one_line, is_fault, kept_results
+from keras_cells import ERROR, FORMATS, NO_CASE, in_one_line, is_fault, kept_results
 from measure import listed, versions
 
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "cookbook" / "from_keras_hub.md"
 MARK = "<!-- Below is printed by benchmarks/keras_hub_texts.py. -->\n"
 PROMPT, NEW = "The quick brown fox", 64
 EQUAL = "equal"
-# What KerasHub does not build or compute is no case.
-NO_TEXTS = "Keras"
 
 
 def try_cell(name):
@@ -41,19 +39,21 @@ def try_cell(name):
     try:
         task = build(name)
     except Exception as error:
-        return f"{NO_TEXTS}: {type(error).__name__}: {in_one_line(error)[:160]}"
+        return f"{NO_CASE}: {type(error).__name__}: {in_one_line(error)[:160]}"
     return compared(task, format)
 
 
 def compared(task, format):
     """Exports a task and compares its tokens with KerasHub's; `"equal"`, or what is wrong."""
+    from keras_hub_tasks import greedy_tokens
+
     from keras_transformer.export import ExportError, ExportOptions, GenerationOptions, export, load
 
     options = ExportOptions(generation=GenerationOptions(whole_graph=False, prefill_buckets=(32,), static_length=96))
     try:
         with tempfile.TemporaryDirectory() as folder:
             export(task, f"{folder}/bundle", [format], progress=False, options=options)
-            prompt, expected = own_tokens(task)
+            prompt, expected = greedy_tokens(task, PROMPT, NEW)
             bundle = load(f"{folder}/bundle", format)
             ends = set(bundle.spec.end_ids)
             found = [int(token) for token in bundle.generate(prompt, max_new_tokens=NEW)]
@@ -64,17 +64,6 @@ def compared(task, format):
     end = next((place for place, token in enumerate(expected) if token in ends), NEW)
     same = sum(one == other for one, other in zip(found, expected[:end], strict=False))
     return EQUAL if found == expected[:end] else f"WRONG: {same} of {end} tokens"
-
-
-def own_tokens(task):
-    """The tokens of the prompt, and those that KerasHub puts behind it."""
-    import numpy as np
-
-    length = NEW + len(task.preprocessor.tokenizer(PROMPT)) + 1
-    inputs = task.preprocessor.generate_preprocess([PROMPT], sequence_length=length)
-    size = int(np.asarray(inputs["padding_mask"]).sum())
-    tokens = np.asarray(task.make_generate_function()(inputs, stop_token_ids=None)["token_ids"])[0]
-    return tokens[:size].tolist(), tokens[size : size + NEW].tolist()
 
 
 def _work(names):

@@ -126,7 +126,7 @@ def _changes(function):
 
 def _walked(node):
     """The nodes below a statement that compute something."""
-    if isinstance(node, (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.JoinedStr)) or _warns(node):
+    if isinstance(node, (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.JoinedStr)) or _computes_nothing(node):
         return
     yield node
     for name, value in ast.iter_fields(node):
@@ -137,7 +137,8 @@ def _walked(node):
                 yield from _walked(each)
 
 
-def _warns(node) -> bool:
+def _computes_nothing(node) -> bool:
+    """Whether a call warns, or is for the checker of types."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("warnings.warn", "TypeVar", "cast")
 
 

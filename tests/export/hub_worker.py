@@ -10,7 +10,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[2] / "benchmarks"))
 
 import keras_hub
 import numpy as np
-from keras_hub_tasks import build, classes
+from keras_hub_tasks import build, classes, greedy_tokens
 from worker_cases import run_cases
 
 from keras_transformer.export import ExportOptions, GenerationOptions, export, load
@@ -27,20 +27,11 @@ SHORT = GenerationOptions(whole_graph=False, prefill_buckets=(8,), static_length
 FIRST = ("GemmaCausalLM", "GPT2CausalLM")
 
 
-def texts_of(task, prompt, count):
-    """The tokens of a prompt, and those that KerasHub's own loop puts behind it, whether or not a text ends there."""
-    length = count + len(task.preprocessor.tokenizer(prompt)) + 1
-    inputs = task.preprocessor.generate_preprocess([prompt], sequence_length=length)
-    size = int(np.asarray(inputs["padding_mask"]).sum())
-    tokens = np.asarray(task.make_generate_function()(inputs, stop_token_ids=None)["token_ids"])[0]
-    return tokens[:size].tolist(), tokens[size:].tolist()
-
-
 def exported(out, name, formats=DEFAULT_FORMATS, dtype=None, options=SHORT, **arguments):
     task = build(name, dtype)
     report = export(task, out, formats, progress=False, options=ExportOptions(generation=options), **arguments)
     results = {"ratios": {each: report[each].ratio for each in report.artifacts}}
-    results |= {prompt: texts_of(task, prompt, NEW) for prompt in (PROMPT, OTHER)}
+    results |= {prompt: greedy_tokens(task, prompt, NEW) for prompt in (PROMPT, OTHER)}
     return results
 
 
@@ -67,7 +58,7 @@ def adapted(out):
         if "lora" in weight.path:
             weight.assign(random.normal(0, 0.5, weight.shape))
     report = export(task, out, ["onnx"], progress=False, options=ExportOptions(generation=SHORT))
-    return {"ratios": {"onnx": report["onnx"].ratio}, PROMPT: texts_of(task, PROMPT, NEW)}
+    return {"ratios": {"onnx": report["onnx"].ratio}, PROMPT: greedy_tokens(task, PROMPT, NEW)}
 
 
 def preset(out):

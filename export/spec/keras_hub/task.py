@@ -39,7 +39,7 @@ class HubTexts:
 
 
 def is_causal_lm(model: object) -> bool:
-    """Whether a model is a `CausalLM` of KerasHub. It is not imported for that: whoever has one has imported it.
+    """Whether a model is a `CausalLM` of KerasHub. It is not imported for that: where there is one, it has been.
 
     A `Seq2SeqLM` is one by its class, but has an encoder.
     """
