@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -16,6 +17,12 @@ import pytest
 _CHEAP = {"tmp_path_factory", "pytestconfig", "doctest_namespace", "worker_id", "testrun_uid", "selected"}
 # The files of the tests so far.
 _files = [""]
+
+
+def pytest_configure():
+    """The processes that tests start, those of pytest-xdist among them, import `processes/sitecustomize.py`."""
+    paths = [str(pathlib.Path(__file__).with_name("processes")), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
 
 
 def pytest_runtest_logstart(location):

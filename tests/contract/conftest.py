@@ -26,5 +26,10 @@ def case(request):
 
 
 @pytest.fixture(params=slow_but(sorted(cases.MIXERS), *(each for each in REPRESENTATIVES if each in cases.MIXERS)))
-def mixer_case(request):
-    return cases.MIXERS[request.param]
+def mixer_name(request):
+    return request.param
+
+
+@pytest.fixture
+def mixer_case(mixer_name):
+    return cases.MIXERS[mixer_name]

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from variants import exhaustive_but
 
 import cases
 from keras_transformer.audio import ConformerConvolution
@@ -122,15 +123,19 @@ def test_symbolic_output_matches_the_call(case):
     assert symbolic.dtype == keras.backend.standardize_dtype(output.dtype)
 
 
-def test_gradients_reach_every_weight_and_are_finite(case):
+@pytest.mark.parametrize("run_eagerly", exhaustive_but([True, False], True))
+def test_gradients_reach_every_weight_and_are_finite(case, run_eagerly):
+    """One step, run eagerly by TensorFlow: to trace its graph takes three times as long."""
+    # Outside of one compiled function, JAX compiles each operation for each shape.
+    compiled = keras.backend.backend() == "jax"
+    options = {"jit_compile": compiled, "run_eagerly": run_eagerly and not compiled}
     layer, inputs = case.make(), case.inputs()
     model_inputs = [keras.Input(batch_shape=x.shape, dtype=str(x.dtype)) for x in inputs]
     model = keras.Model(model_inputs, layer(*model_inputs))
     randomize(layer)
     before = [np.asarray(weight) for weight in layer.trainable_weights]
     target = np.random.default_rng(9).normal(size=model.output_shape)
-    # Outside of one compiled function, JAX compiles each operation for each shape.
-    model.compile(keras.optimizers.SGD(1.0), loss="mse", jit_compile=keras.backend.backend() == "jax")
+    model.compile(keras.optimizers.SGD(1.0), loss="mse", **options)
     model.train_on_batch(list(inputs), target)
     normalized = _biases_before_a_batch_norm(layer)
     for weight, old in zip(layer.trainable_weights, before, strict=True):

@@ -1,5 +1,7 @@
 """Masks and caches of every mechanism, mixer, scoring function, position and recurrence."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -12,9 +14,15 @@ from laws import as_float32, built, check_pieces, randomize
 MAX_LENGTH = 9
 
 
+@functools.cache
+def _layer_of(name):
+    return randomize(built(cases.MIXERS[name]))
+
+
 @pytest.fixture
-def layer(mixer_case):
-    return randomize(built(mixer_case))
+def layer(mixer_name):
+    """A layer that the tests share: none changes it."""
+    return _layer_of(mixer_name)
 
 
 def attend(layer, x, **options):

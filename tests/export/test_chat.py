@@ -57,7 +57,9 @@ def test_command_answers_each_line(language, answers, capsys, monkeypatch):
 
 
 def test_command_refuses_a_model_without_chat(language, capsys):
-    assert cli.main(["chat", str(language.bundle("gpt")), "--message", "Hello"]) == 1
+    bundle = language.bundle("gpt")
+    assert cli.main(["chat", str(bundle), "--message", "Hello"]) == 1
     assert capsys.readouterr().err == (
-        "keras-transformer: error: The tokenizer has no chat template: the model was not trained for chats.\n"
+        f"keras-transformer: error: '{bundle}' cannot chat: its tokenizer has no chat template; "
+        f"keras-transformer generate {bundle} TEXT continues a text (keras-transformer explain exporterror)\n"
     )
