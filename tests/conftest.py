@@ -10,6 +10,7 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import fewer_imports  # noqa: F401  Before Keras.
 import keras
 import pytest
 
