@@ -13,6 +13,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import fewer_imports  # noqa: F401  Before Keras.
 import keras
 import pytest
+import tiers
 
 # Fixtures of pytest itself with a wide scope, which cost nothing to make again.
 _CHEAP = {"tmp_path_factory", "pytestconfig", "doctest_namespace", "worker_id", "testrun_uid", "selected"}
@@ -20,10 +21,18 @@ _CHEAP = {"tmp_path_factory", "pytestconfig", "doctest_namespace", "worker_id", 
 _files = [""]
 
 
-def pytest_configure():
-    """The processes that tests start, those of pytest-xdist among them, import `processes/sitecustomize.py`."""
-    paths = [str(pathlib.Path(__file__).with_name("processes")), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+def pytest_addoption(parser):
+    parser.addoption(
+        "--record-times", action="store_true", help="write the seconds of tests: see tests/running/tiers.py"
+    )
+
+
+def pytest_configure(config):
+    """The processes that tests start, those of pytest-xdist among them, import `running/sitecustomize.py`."""
+    paths = [str(pathlib.Path(__file__).with_name("running")), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+    if config.getoption("record_times") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(tiers.Recorder())
 
 
 def pytest_runtest_logstart(location):
@@ -66,6 +75,7 @@ def pytest_collection_modifyitems(items):
         group = _shared_fixture(item)
         if group and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
+    tiers.mark_slow_tests(items)  # Before pytest looks at `-m`.
     yield
     items.sort(key=_turn)
 

@@ -52,7 +52,7 @@ class CachedCall:
 
     def __init__(self, task: keras.Model) -> None:
         self._task = task
-        self._layers = layers_in_order(task)
+        self._parts = layers_in_order(task)
         self._variables = dict(zip(weight_labels(task.variables), task.variables, strict=True))
         self._traces: dict[_Key, _Trace] = {}
         self.layout = CacheLayout(task)
@@ -124,7 +124,7 @@ class CachedCall:
         inputs = tuple(ArraySpec(name, dtype, shape, (None,) * len(shape)) for name, dtype, shape in shapes)
         signature = Signature(self._own_step, inputs, [])
         try:
-            with replaced(self._layers, (*AS_IN_PREDICT, *EVERYWHERE)):
+            with replaced(self._parts, (*AS_IN_PREDICT, *EVERYWHERE)):
                 function = concrete_function(CALL, signature, list(self._task.variables), RepeatedLayers(()))
         except ExportError:
             raise
