@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items):
         group = _shared_fixture(item)
         if group and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
-    tiers.mark_slow_tests(items)  # Before pytest looks at `-m`.
+    tiers.mark_by_times(items)  # Before pytest looks at `-m`.
     yield
     items.sort(key=_turn)
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
 SCRIPT = pathlib.Path(__file__).with_name("cuda_programs.py")
 BLOCKS = 2
 
@@ -24,7 +25,6 @@ def step(found, name):
     return found["programs"][name]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["causal", "grouped", "window", "local", "images"])
 def test_every_block_is_a_kernel_without_mask_and_scores(found, name):
     assert step(found, name)["forward"] == ["Softmax"] * BLOCKS

@@ -56,6 +56,7 @@ def test_the_best_of_the_files_that_fit_is_kept(compressed):
     assert f"small: {found['chosen']}\n" in printed
 
 
+@pytest.mark.slow
 def test_the_bundle_computes_what_was_measured(compressed):
     folder, found, _ = compressed
     score = next(each["score"] for each in found["trials"] if each["candidate"] == found["chosen"])

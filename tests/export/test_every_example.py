@@ -30,7 +30,7 @@ def _results(command, names, path):
     return json.loads(path.read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_models_of_other_fields_are_proven(tmp_path):
     found = _results("every_example", EXAMPLES, tmp_path / "found.json")
     for name in EXAMPLES:

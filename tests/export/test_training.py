@@ -49,6 +49,7 @@ def cases(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_hundred_steps_have_the_losses_and_weights_of_fit(cases, name):
     case = cases[name]
@@ -67,6 +68,7 @@ def test_a_hundred_steps_have_the_losses_and_weights_of_fit(cases, name):
     assert [f"weight/{each}" for each in trainer.weights] == [key for key in case.expected if key.startswith("weight/")]
 
 
+@pytest.mark.slow
 def test_a_saved_state_goes_on_where_it_was(cases):
     case = cases["adapters"]
     first, second = OnDeviceTrainer(case.bundle), OnDeviceTrainer(case.bundle)
@@ -78,6 +80,7 @@ def test_a_saved_state_goes_on_where_it_was(cases):
     assert [second.train(case.x, case.y) for _ in range(3)] == [first.train(case.x, case.y) for _ in range(3)]
 
 
+@pytest.mark.slow
 def test_adapters_are_swapped_and_the_optimizer_stays(cases):
     case = cases["adapters"]
     trainer = OnDeviceTrainer(case.bundle)
@@ -96,6 +99,7 @@ def test_adapters_are_swapped_and_the_optimizer_stays(cases):
     assert set(trainer.weights) < state.keys()
 
 
+@pytest.mark.slow
 def test_the_bundle_is_one_for_inference_too(cases):
     case = cases["head"]
     model = load(case.bundle, "tflite")
@@ -105,6 +109,7 @@ def test_the_bundle_is_one_for_inference_too(cases):
     assert verify_bundle(case.bundle)["tflite"].ratio < 1e-5
 
 
+@pytest.mark.slow
 def test_inputs_that_do_not_fit_are_named(cases):
     case = cases["head"]
     trainer = OnDeviceTrainer(case.bundle)

@@ -83,12 +83,14 @@ def test_a_model_of_a_script_is_exported_with_its_file(trained):
     np.testing.assert_allclose(next(iter(outputs.values())), [[expected, expected]], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_own_classes_and_functions_are_found(trained):
     found = custom_objects([str(trained / "my_layers.py")])
     assert sorted(found) == ["Scaled", "Shifted", "squared"]  # Neither `keras` nor what another module defines.
     assert found["squared"](3) == 9
 
 
+@pytest.mark.slow
 def test_a_missing_file_is_said_before_anything_loads(trained, capsys):
     words = ["export", trained / "model.keras", "--out", trained / "none", "--import", trained / "my_layer.py"]
     assert cli.main([str(word) for word in words]) == 1

@@ -1,8 +1,9 @@
-"""Which tests are slow, by the seconds that they took when they were last timed.
+"""Which tests are quick, slow and exhaustive, by the seconds that they took when they were last timed.
 
 `pytest -m "" --record-times` times all tests and writes `tests/data/test_times.json`: by file and function, the seconds of
 one test. Of a function whose tests take more than `TIMED` each, the first alone is quick; of one whose tests take more than
-`QUICK`, none. A test that is new is quick. What a mark of a test says comes first.
+`QUICK`, none. As many as take `BUDGET` together are slow, at least one; further ones are exhaustive. A test that is new is
+quick. Where some tests of a function are marked and others are not, or otherwise, all stay as they are.
 """
 
 import collections
@@ -13,28 +14,37 @@ import statistics
 import pytest
 
 TIMES = pathlib.Path(__file__).parents[1] / "data" / "test_times.json"
-TIMED, QUICK = 0.15, 0.6
+TIMED, QUICK, BUDGET = 0.15, 0.6, 3.0
 
 
-def mark_slow_tests(items):
-    """Marks those of some items that are slow."""
+def mark_by_times(items):
+    """Marks those of some items that are slow or exhaustive."""
     times = json.loads(TIMES.read_text()) if TIMES.exists() else {}
-    chosen = {_function(item) for item in items if _is_marked(item)}  # Functions whose quick tests were chosen by hand.
-    first = set()
+    marks = collections.defaultdict(set)
+    for item in items:
+        marks[_function(item)].add(_mark_of(item))
+    count = collections.Counter()
     for item in items:
         file, name = function = _function(item)
         seconds = times.get(file, {}).get(name, 0.0)
-        if seconds and function not in chosen and (seconds > QUICK or function in first):
-            item.add_marker(pytest.mark.slow)
-        first.add(function)
+        if seconds and len(marks[function]) == 1:  # Else the tests of the function were chosen by hand.
+            _mark(item, seconds, count[function])
+        count[function] += 1
+
+
+def _mark(item, seconds, place):
+    if place and (place + 1) * seconds > BUDGET:
+        item.add_marker(pytest.mark.exhaustive)
+    elif place or seconds > QUICK:
+        item.add_marker(pytest.mark.slow)
 
 
 def _function(item):
     return item.path.relative_to(TIMES.parents[1]).as_posix(), getattr(item, "originalname", item.name)
 
 
-def _is_marked(item):
-    return any(item.get_closest_marker(mark) for mark in ("slow", "exhaustive"))
+def _mark_of(item):
+    return next((name for name in ("exhaustive", "slow") if item.get_closest_marker(name)), "")
 
 
 class Recorder:

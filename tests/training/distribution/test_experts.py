@@ -15,7 +15,7 @@ def found(results_of_worker):
     return results_of_worker(WORKER)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_devices_that_share_experts_train_as_one(found):
     losses, alone = found["split"]["losses"], found["alone"]["losses"]
     assert max(abs(a - b) for a, b in zip(losses, alone, strict=True)) <= 1e-5
@@ -24,7 +24,7 @@ def test_devices_that_share_experts_train_as_one(found):
     assert sum(found["alone"]["loads"]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_each_device_has_its_experts_and_exchanges_sums_only(found):
     split = found["split"]
     assert split["held"] == split["kernels"] // 4

@@ -19,13 +19,13 @@ def weights(tmp_path_factory, results_of_worker):
     return {name: np.array(each["weights"]) for name, each in found.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["clipped", "accumulated", "resumed", "clipped, scaled", "accumulated, scaled"])
 def test_two_devices_update_as_one_with_the_whole_batch(weights, name):
     np.testing.assert_allclose(weights[name], weights["whole"], atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_averages_of_two_devices_are_those_of_one(weights):
     np.testing.assert_allclose(weights["averages"], weights["averages of one device"], atol=1e-5)
     assert np.abs(weights["averages"] - weights["whole"]).max() > 1e-3
