@@ -130,7 +130,7 @@ def _walked(node):
         return
     yield node
     for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "decorator_list"):
+        if name in ("annotation", "returns", "decorator_list") or (name == "keywords" and _is_zip(node)):
             continue
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, ast.AST) and not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)):
@@ -160,12 +160,17 @@ def _replacements(node):
         yield from _constants(node)
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield ast.Pass()
-    elif isinstance(node, ast.Call):
+    elif isinstance(node, ast.Call) and not _is_zip(node):
         for number, keyword in enumerate(node.keywords):
             if keyword.arg is not None:
                 yield _with(node, keywords=node.keywords[:number] + node.keywords[number + 1 :])
     elif isinstance(node, ast.comprehension) and node.ifs:
         yield _with(node, ifs=[])
+
+
+def _is_zip(node) -> bool:
+    """Whether a call is one of `zip`, whose `strict` only checks."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "zip"
 
 
 def _joins_types(node) -> bool:

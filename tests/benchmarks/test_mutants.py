@@ -25,7 +25,7 @@ class Sums:
     @staticmethod
     def of(values, start=1):
         values.sort()
-        return sum([each * 2 for each in values if each and each is not None], start=True)
+        return sum([each * 2 for (each,) in zip(values, strict=True) if each and each is not None], start=True)
 '''
 TESTS = """
 import code_of_test
@@ -46,11 +46,11 @@ def test_mutants_change_one_thing_that_is_computed(tmp_path):
         "value + 0.5 -> value - 0.5",
         "0.5 -> 1.0",
         "values.sort() -> pass",
-        "sum([each * 2 for each in values if each and each is not None], start=True) -> "
-        "sum([each * 2 for each in values if each and each is not None])",
+        "sum([each * 2 for each, in zip(values, strict=True) if each and each is not None], start=True) -> "
+        "sum([each * 2 for each, in zip(values, strict=True) if each and each is not None])",
         "each * 2 -> each / 2",
         "2 -> 3",
-        "for each in values if each and each is not None -> for each in values",
+        "for each, in zip(values, strict=True) if each and each is not None -> for each, in zip(values, strict=True)",
         "each and each is not None -> each or each is not None",
         "each is not None -> each is None",
         "True -> False",

@@ -16,6 +16,7 @@ def test_rows_of_distances():
     found = rows(RelativeEmbedding(max_distance=3), 9)
     distance = np.arange(9)[:, None] - np.arange(9)
     np.testing.assert_array_equal(found, np.clip(distance + 3, 0, 5))
+    np.testing.assert_array_equal(rows(RelativeEmbedding(max_distance=1), 2), [[1, 0], [1, 1]])
 
 
 def test_positions_of_each_row_of_the_batch():
