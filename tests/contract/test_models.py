@@ -5,7 +5,7 @@ import model_cases as cases
 import numpy as np
 import pytest
 from keras import ops
-from variants import exhaustive_but, slow_but
+from variants import exhaustive_but
 
 from keras_transformer.generation import SAMPLERS
 from keras_transformer.models import Stepwise
@@ -20,7 +20,7 @@ MIXING = (
     *("clip", "d_fine", "kosmos", "mixtral", "qwen2_5_vl", "recurrent_memory", "rednet", "reformer", "retro", "rwkv7"),
     *("sam", "speech_pretraining", "swin", "transformer", "transformer_xl", "vits", "xlnet"),
 )
-# Models that read padding in different ways; the others are slow.
+# Models that read padding in different ways.
 PADDED = ("bert", "gemma2", "gpt2", "longformer", "retnet", "t5", "transformer", "xlnet")
 # Layers that stay in float32 under a mixed policy.
 FLOAT32_OUTPUTS = {*cases.TASKS, "clip", "dit", "mm_dit", "flux"}
@@ -68,7 +68,7 @@ def masks(model):
     return [tensor.name for tensor in keras.tree.flatten(model.input) if tensor.name.endswith("padding_mask")]
 
 
-@pytest.mark.parametrize("name", slow_but(OF_TOKENS, *PADDED))
+@pytest.mark.parametrize("name", exhaustive_but(OF_TOKENS, *PADDED))
 def test_padding_changes_nothing(name):
     """Neither padding nor, where it is optional, a mask of rows without padding."""
     model = make(name)

@@ -79,7 +79,7 @@ if __name__ == "__main__":
     out = pathlib.Path(sys.argv[1])
     names = (FIRST, *sorted(set(classes()) - {FIRST}))
     cases = {name: functools.partial(exported, out / name, name) for name in names}
-    rest = [*names[1:], "whole", "half"]
+    rest = [*names[1:], "whole", "half", "quantized"]
     for each in (whole, quantized, half, adapted):
         cases[each.__name__] = functools.partial(each, out / each.__name__)
     run_cases(out, cases, exhaustive=rest)

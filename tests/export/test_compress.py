@@ -40,7 +40,7 @@ def compressed(tmp_path_factory):
     return folder, json.loads((folder / "found.json").read_text()), done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_best_of_the_files_that_fit_is_kept(compressed):
     folder, found, printed = compressed
     trials = {each["candidate"]: each for each in found["trials"]}
@@ -56,7 +56,7 @@ def test_the_best_of_the_files_that_fit_is_kept(compressed):
     assert f"small: {found['chosen']}\n" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_bundle_computes_what_was_measured(compressed):
     folder, found, _ = compressed
     score = next(each["score"] for each in found["trials"] if each["candidate"] == found["chosen"])

@@ -188,7 +188,7 @@ print(hashlib.sha256(pathlib.Path(sys.argv[1], "model.onnx").read_bytes()).hexdi
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_file_of_loops_is_the_same_in_every_process(tmp_path):
     digests = set()
     for seed in ("1", "2", "3"):

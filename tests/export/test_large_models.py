@@ -76,7 +76,7 @@ def folders(model, tmp_path_factory):
     return folder, reads
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 class TestExport:
     @pytest.mark.parametrize("precision", PRECISIONS)
     @pytest.mark.parametrize(("name", "file"), [("onnx", "model.weights"), ("tflite", "model.tflite")])

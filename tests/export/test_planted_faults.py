@@ -39,7 +39,7 @@ FAULTS = {
     "unequal_blocks": ("small block",),
 }
 PAIRS = [(model, fault) for model, faults in FAULTS.items() for fault in faults]
-QUICK = ("pictures", "measurements", "sequences", "sensors", "resized", "encoder", "decoder", "unequal_blocks")
+QUICK = ("pictures", "sequences", "sensors", "encoder", "decoder")
 
 
 @pytest.fixture(scope="module")

@@ -54,6 +54,7 @@ def test_one_token_reads_the_cache_and_computes_nothing_of_the_prompt_again(hub)
     assert not wide
 
 
+@pytest.mark.exhaustive
 def test_a_quantized_bundle_generates(hub):
     results = hub["quantized"]
     assert results["ratios"]["tflite"] <= 1

@@ -18,7 +18,7 @@ def found(results_of_worker):
     return results_of_worker(WORKER)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["sequence", "sequence, model, fully sharded"])
 def test_losses_are_those_of_one_device(found, name):
     losses, alone = found[name]["losses"], found[None]["losses"]
@@ -26,7 +26,7 @@ def test_losses_are_those_of_one_device(found, name):
     assert len({round(loss, 4) for loss in alone}) == len(alone)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_keys_and_values_pass_from_device_to_device(found):
     by_name = {}
     for name, size, devices in found["sequence"]["exchanged"]:
