@@ -1213,3 +1213,5 @@ case("StridedSlice", lambda x: x[:, :0] + 1.0, ROWS, name="empty")
 case("StridedSlice", lambda x: tf.concat([x[:, None, :0], x[:, None]], 2), ROWS, name="empty part")
 case("StridedSlice", lambda x: tf.reduce_sum(x[:, :0], 1), ROWS, name="sum of none", shapes=((None, 5),))
 case("StridedSlice", lambda x: x[1:] - x[:-1], ROWS[:1], name="of one")
+# The first case of each operation.
+FIRST = [*{key[0]: key for key in reversed(CASES)}.values()]

@@ -1,5 +1,6 @@
-"""Writes the files of all cases of operations and records how far each is from TensorFlow: `operation_worker.py OUT`."""
+"""How far files of cases of operations are from what TensorFlow computes: `operation_worker.py OUT [OPERATION ...]`."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -10,8 +11,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import numpy as np
 import tensorflow as tf
-from operation_cases import CASES
+from operation_cases import CASES, FIRST
 from operation_files import computed
+from worker_cases import is_exhaustive
 
 from keras_transformer.export.errors import ExportError
 
@@ -41,15 +43,22 @@ def record(case, format, shapes):
         return f"shapes {error}"
 
 
+def selected(operations):
+    """The cases of some operations; else all of an exhaustive test, or the first of each operation."""
+    if operations:
+        return [key for key in CASES if key[0] in operations]
+    return list(CASES) if is_exhaustive() else FIRST
+
+
 def main(out, *operations):
     results = {}
-    for (operation, name), case in CASES.items():
-        if operations and operation not in operations:
-            continue
-        for format in ("tflite", "onnx"):
-            fixed = [array.shape for array in case.arrays]
-            for kind, shapes in (("dynamic", case.shapes), ("fixed", fixed)):
-                results[f"{operation}|{name}|{format}|{kind}"] = record(case, format, shapes)
+    for operation, name in selected(operations):
+        case = CASES[operation, name]
+        shapes_of = {"dynamic": case.shapes}
+        if operations or is_exhaustive():
+            shapes_of["fixed"] = [array.shape for array in case.arrays]
+        for format, kind in itertools.product(("tflite", "onnx"), shapes_of):
+            results[f"{operation}|{name}|{format}|{kind}"] = record(case, format, shapes_of[kind])
     pathlib.Path(out).write_text(json.dumps(results))
 
 

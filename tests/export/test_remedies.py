@@ -10,29 +10,30 @@ import sys
 
 import keras
 import pytest
+from variants import exhaustive_but
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 if keras.backend.backend() == "tensorflow":
-    from remedy_cases import CASES, TABLE
+    from remedy_cases import CASES, OFTEN, TABLE
 
     from keras_transformer.export import errors
     from keras_transformer.export.remedies import Remedy
 else:
-    CASES = {}
+    CASES = OFTEN = {}
 
 ROOT = pathlib.Path(__file__).parents[2]
 WORKER = pathlib.Path(__file__).with_name("remedy_cases.py")
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    out = tmp_path_factory.mktemp("remedies")
-    done = subprocess.run([sys.executable, str(WORKER), str(out)], check=False, capture_output=True, text=True)
+def results(tmp_path_factory, environment_of):
+    out, environment = tmp_path_factory.mktemp("remedies"), environment_of("results")
+    done = subprocess.run([sys.executable, str(WORKER), str(out)], capture_output=True, text=True, env=environment)
     return json.loads((out / "results.json").read_text()) | {"log": done.stderr[-3000:]}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", exhaustive_but(CASES, *OFTEN))
 def test_what_was_refused_goes_through(results, name):
     assert name in results, results["log"]
     assert results[name] is None, results[name]["crash"]
