@@ -1,4 +1,4 @@
-"""Exports recurrent layers and layers of each step, and records how far files are from Keras: `recurrent_worker.py OUT`.
+"""Exports recurrent layers and layers of each step, and records how far files are from Keras: `recurrent_worker.py OUT CASE...`.
 
 Batch and length are others than those of the export's own probes.
 """
@@ -108,9 +108,9 @@ def differences(name, format):
     return max(shares), operators
 
 
-def main(out):
+def main(out, *names):
     results = {}
-    for name in CASES:
+    for name in names:
         for format in ("saved_model", "tflite", "onnx"):
             try:
                 results[f"{name}-{format}"] = differences(name, format)
@@ -120,4 +120,4 @@ def main(out):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
