@@ -1,4 +1,4 @@
-"""Exports recurrent layers and layers of each step, and records how far files are from Keras: `recurrent_worker.py OUT CASE...`.
+"""Exports recurrent layers and layers of each step: `recurrent_worker.py OUT CASE ...` records how far files are from Keras.
 
 Batch and length are others than those of the export's own probes.
 """
