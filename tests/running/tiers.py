@@ -1,9 +1,9 @@
 """Which tests are quick, slow and exhaustive, by the seconds that they took when they were last timed.
 
 `pytest -m "" --record-times` times all tests and writes `tests/data/test_times.json`: by file and function, the seconds of
-one test. Of a function whose tests take more than `TIMED` each, the first alone is quick; of one whose tests take more than
-`QUICK`, none. As many as take `BUDGET` together are slow, at least one; further ones are exhaustive. A test that is new is
-quick. Where some tests of a function are marked and others are not, or otherwise, all stay as they are.
+one test, and those of tests that take much longer than the others of their function. A test of more than `QUICK` is slow. Of
+a function whose tests take more than `TIMED` each, the first is quick; as many as take `BUDGET` together are slow, further
+ones are exhaustive, unless some were marked by hand. A test that is new is quick.
 """
 
 import collections
@@ -26,16 +26,17 @@ def mark_by_times(items):
     count = collections.Counter()
     for item in items:
         file, name = function = _function(item)
-        seconds = times.get(file, {}).get(name, 0.0)
-        if seconds and len(marks[function]) == 1:  # Else the tests of the function were chosen by hand.
-            _mark(item, seconds, count[function])
+        seconds = times.get(file, {})
+        _mark(item, seconds.get(item.name, 0.0), 0)
+        # Where their marks differ, the tests of the function were chosen by hand.
+        _mark(item, seconds.get(name, 0.0), count[function] if len(marks[function]) == 1 else 0)
         count[function] += 1
 
 
 def _mark(item, seconds, place):
     if place and (place + 1) * seconds > BUDGET:
         item.add_marker(pytest.mark.exhaustive)
-    elif place or seconds > QUICK:
+    elif seconds > QUICK or (place and seconds):
         item.add_marker(pytest.mark.slow)
 
 
@@ -58,18 +59,30 @@ class Recorder:
 
     def pytest_sessionfinish(self):
         found = json.loads(TIMES.read_text()) if TIMES.exists() else {}
-        for (file, function), seconds in medians(self.seconds).items():
-            found.setdefault(file, {}).pop(function, None)
+        for (file, name), seconds in of_functions_and_tests(self.seconds).items():
+            found.setdefault(file, {}).pop(name, None)
             if seconds > TIMED:
-                found[file][function] = seconds
+                found[file][name] = seconds
         found = {file: dict(sorted(each.items())) for file, each in sorted(found.items()) if each}
         TIMES.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def medians(seconds):
-    """The median by file and function of the seconds by test: the first test waits for what the others share."""
-    found = collections.defaultdict(list)
+def of_functions_and_tests(seconds):
+    """The median by function of the seconds by test, and the seconds of tests that are far above it.
+
+    The first test of a function waits for what the others share: it counts for the median alone.
+    """
+    tests = collections.defaultdict(dict)
     for test, each in seconds.items():
         file, _, name = test.partition("::")
-        found[file.removeprefix("tests/"), name.split("[")[0].split("::")[-1]].append(each)
-    return {key: round(statistics.median_low(each), 2) for key, each in found.items()}
+        path, bracket, parameters = name.partition("[")
+        function = path.split("::")[-1]
+        tests[file.removeprefix("tests/"), function][f"{function}{bracket}{parameters}"] = each
+    found = {}
+    for (file, function), of_tests in tests.items():
+        median = statistics.median_low(of_tests.values())
+        found[file, function] = round(median, 2)
+        for name in list(of_tests)[1:]:
+            is_far = of_tests[name] > max(QUICK, 3 * median)
+            found[file, name] = round(of_tests[name], 2) if is_far else 0.0
+    return found
