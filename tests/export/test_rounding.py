@@ -290,6 +290,7 @@ def test_a_deep_model_needs_no_tolerance_and_a_small_fault_is_refused(monkeypatc
         export(model, tmp_path / "bundle", formats=["saved_model"])
 
 
+@pytest.mark.exhaustive
 def test_layers_that_repeat_round_each_by_itself(monkeypatch):
     """Twelve blocks that share a function move their output as twelve of their own do, and not as one moved twelve times."""
     from keras_transformer.export.graph.repeated_layers import RepeatedLayers

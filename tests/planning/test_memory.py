@@ -80,6 +80,7 @@ def test_a_loop_writes_over_its_initial_value():
     assert 400 <= peak < 400 + 40
 
 
+@pytest.mark.exhaustive
 def test_weights_that_decay_first_are_copied_where_nothing_is_compiled():
     with_decay, without = (planned(CPU, optimizer=name) for name in ("adamw", "adam"))
     assert with_decay.training - without.training == with_decay.gradients

@@ -228,14 +228,12 @@ REPEATED = {
     "encoder-decoder": ((9, 1), lambda: models.Transformer(DEEP, WORDS)),
     "shared weights": (None, lambda: models.ALBERT(DEEP, WORDS)),
 }
-SLOW = ("experts", "encoder-decoder")
 
 
 @pytest.mark.parametrize(
     "name, options",
     [
-        *((name, {}) for name in REPEATED if name not in SLOW),
-        *(pytest.param(name, {}, marks=pytest.mark.slow) for name in SLOW),
+        *((name, {}) for name in REPEATED),
         ("windows", {"recompute": 1}),
         ("windows", {"devices": 2, "model_parallel": 2}),
     ],

@@ -169,6 +169,7 @@ def test_search_over_a_slow_link_moves_the_fewest_bytes(model):
     assert plans[0].exchange == pytest.approx(2 * 8 * 16 * 32 * 4 / 0.5e6)
 
 
+@pytest.mark.exhaustive
 def test_search_keeps_to_the_memory_and_names_the_nearest_that_fits(model, planner):
     least = planner.training(Split(data=2, zero=3, micro_batch=1, recompute=1), 4).memory.training
     few = DEVICE._replace(memory=least / 1e9 * 1.001)
