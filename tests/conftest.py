@@ -32,6 +32,8 @@ def pytest_configure(config):
     paths = [str(pathlib.Path(__file__).with_name("running")), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
     if config.getoption("record_times") and not hasattr(config, "workerinput"):
+        if config.option.markexpr:
+            raise pytest.UsageError('--record-times needs -m "": some tests of a function do not tell what all take')
         config.pluginmanager.register(tiers.Recorder())
 
 
