@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Signature
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.calibration_data import calibration_batches
@@ -31,19 +30,18 @@ def check_data(spec: ExportSpec, precisions: Iterable[Quantization | None]) -> N
     """
     if spec.generation is not None:
         return
-    name, signature = next(iter(spec.signatures.items()))
     # Data are given as the model takes them, in front of the preprocessing that formats may leave out of their files.
-    inputs = spec.preprocessed[name].signature.inputs if name in spec.preprocessed else signature.inputs
+    signature = next(iter(spec.whole().signatures.values()))
     if spec.evaluation is not None:
-        _check_evaluation(spec.evaluation, signature, inputs)
+        _check_evaluation(spec.evaluation, signature)
     for each in precisions:
         data = getattr(each, "calibration", None)
         if isinstance(data, (Mapping, list, tuple, np.ndarray)):
-            calibration_batches(data, inputs)
+            calibration_batches(data, signature.inputs)
 
 
-def _check_evaluation(evaluation: Evaluation, signature: Signature, inputs: Sequence[ArraySpec]) -> None:
-    found = [name for probe in signature.probes[:1] for name in probe.outputs]
+def _check_evaluation(evaluation: Evaluation, signature: Signature) -> None:
+    inputs, found = signature.inputs, [name for probe in signature.probes[:1] for name in probe.outputs]
     names = [signature.labels.get(each, each) for each in found]
     if evaluation.output is not None and names and evaluation.output not in names:
         wrong = f"the evaluation takes predictions from '{evaluation.output}'; the outputs are {', '.join(names)}"

@@ -158,3 +158,15 @@ def test_export_of_scores_of_several_axes(tmp_path):
     x, scores = MultiHeadAttention(2, 4, attention_axes=(2, 1))(inputs, inputs, return_attention_scores=True)
     report = export(keras.Model(inputs, {"x": x, "scores": scores}), tmp_path / "axial", progress=False)
     assert set(report.artifacts) == {"saved_model", "tflite", "onnx"}
+
+
+@pytest.mark.exhaustive
+def test_export_of_scores_of_images_of_any_size(tmp_path):
+    inputs = keras.Input((None, None, 8), name="image")
+    x = MultiHeadAttention(2, 4, attention_axes=1)(inputs, inputs)
+    x = MultiHeadAttention(2, 4, attention_axes=2)(x, x, use_causal_mask=True)
+    x, scores = MultiHeadAttention(2, 4, attention_axes=(2, 1))(x, x, return_attention_scores=True)
+    model = keras.Model(inputs, {"x": x, "scores": scores})
+    sizes = [{"batch": 1, "height": 7, "width": 5}, {"batch": 3, "height": 6, "width": 11}]
+    report = export(model, tmp_path / "axial", probes=sizes, progress=False)
+    assert set(report.artifacts) == {"saved_model", "tflite", "onnx"}

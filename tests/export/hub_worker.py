@@ -41,7 +41,7 @@ def whole(out):
 
 
 def quantized(out):
-    return exported(out, "LlamaCausalLM", ["tflite"], quantize="int8")
+    return exported(out, "LlamaCausalLM", ["tflite", "onnx"], quantize="int8")
 
 
 def half(out):

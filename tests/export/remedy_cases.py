@@ -935,16 +935,11 @@ def lists(out):
     go(calling(looped, (None, 4)), out, "tflite")
 
 
-# What people meet most often: the others are tried by exhaustive tests.
-OFTEN = ("INPUTS", "FUNCTIONAL", "DENSE", "FIXED", "CONFIG", "IMPORT", "LAMBDA", "OPERATION", "STRINGS", "CALIBRATION")
-
-
 def main(out, *names):
     folders = {name: pathlib.Path(out, name.replace(" ", "_")) for name in names or CASES}
     for each in folders.values():
         each.mkdir()
-    cases = {name: lambda name=name, out=each: CASES[name](out) for name, each in folders.items()}
-    run_cases(pathlib.Path(out), cases, exhaustive=() if names else CASES.keys() - set(OFTEN))
+    run_cases(pathlib.Path(out), {name: lambda name=name, out=each: CASES[name](out) for name, each in folders.items()})
 
 
 if __name__ == "__main__":

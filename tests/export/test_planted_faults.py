@@ -43,10 +43,10 @@ QUICK = ("pictures", "sequences", "sensors", "encoder", "decoder")
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, environment_of):
+def results(tmp_path_factory, selected):
     directory = tmp_path_factory.mktemp("planted")
-    environment = environment_of("results")
-    done = subprocess.run([sys.executable, WORKER, directory], capture_output=True, text=True, env=environment)
+    names = sorted(selected("results", "model"))
+    done = subprocess.run([sys.executable, WORKER, directory, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads((directory / "results.json").read_text())
 

@@ -47,9 +47,9 @@ OPERATORS = {
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory, environment_of):
-    out, environment = tmp_path_factory.mktemp("recurrent") / "results.json", environment_of("files")
-    names = CASES if environment["EXHAUSTIVE"] == "1" else QUICK
+def files(tmp_path_factory, selected):
+    out = tmp_path_factory.mktemp("recurrent") / "results.json"
+    names = sorted(selected("files", "case"))
     subprocess.run([sys.executable, str(WORKER), str(out), *names], check=True, capture_output=True)
     return json.loads(out.read_text())
 

@@ -55,10 +55,11 @@ def test_one_token_reads_the_cache_and_computes_nothing_of_the_prompt_again(hub)
 
 
 @pytest.mark.exhaustive
-def test_a_quantized_bundle_generates(hub):
+@pytest.mark.parametrize("backend", ["tflite", "onnx"])
+def test_quantized_bundles_generate(hub, backend):
     results = hub["quantized"]
-    assert results["ratios"]["tflite"] <= 1
-    tokens = load(hub.bundle("quantized"), "tflite", num_threads=1).generate(list(results[PROMPT][0]), max_new_tokens=4)
+    assert results["ratios"][backend] <= 1
+    tokens = load(hub.bundle("quantized"), backend, num_threads=1).generate(list(results[PROMPT][0]), max_new_tokens=4)
     assert len(tokens) == 4
 
 
