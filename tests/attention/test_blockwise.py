@@ -141,6 +141,7 @@ def test_what_a_position_learns_where_the_step_is_compiled(name):
         np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_position_whose_places_differ_from_row_to_row():
     arrays, visible = heads(9, 9), visibility("causal", 9, 9)
     places = np.stack([np.arange(9), np.arange(9) * 3]).astype("int32")

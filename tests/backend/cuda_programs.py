@@ -1,13 +1,15 @@
 """Lowers training steps for CUDA on a machine without a GPU, and prints what attention is made of, as JSON.
 
-    KERAS_BACKEND=jax python tests/backend/cuda_programs.py
+    KERAS_BACKEND=jax python tests/backend/cuda_programs.py [causal alibi ...]
 
-The programs are those that JAX gives to XLA; a card and cuDNN's library are only claimed, and nothing runs.
+All programs, or those that are named, with the differences of a kernel without padding. The programs are those that JAX gives
+to XLA; a card and cuDNN's library are only claimed, and nothing runs.
 """
 
 import functools
 import json
 import re
+import sys
 from unittest import mock
 
 import jax
@@ -129,7 +131,7 @@ def guarded():
     return float(logs["loss"]), False
 
 
-def differences():
+def differences(every):
     """Largest differences of values and gradients between the calls of a kernel, computed by XLA, and plain softmax."""
     by_jax = fused_attention._by_jax
 
@@ -137,6 +139,8 @@ def differences():
         return by_jax(query, key, value, window, "xla", **options)
 
     found = {"xla": {name: _difference(visible) for name, visible in visibilities(12).items()}}
+    if not every:
+        return found
     # As for cuDNN, which pads odd lengths.
     with (
         mock.patch.object(fused_attention, "_has_cudnn_attention", return_value=True),
@@ -193,10 +197,10 @@ def _difference(visible, width=8):
     return max(float(ops.max(ops.abs(a - b))) for a, b in pairs)
 
 
-def main():
-    found = programs("mixed_bfloat16", CASES) | {"float32": programs("float32", ["causal"])["causal"]}
-    print(json.dumps({"programs": found, "differences": differences(), "guarded": guarded()}))
+def main(names):
+    found = programs("mixed_bfloat16", names or CASES) | {"float32": programs("float32", ["causal"])["causal"]}
+    print(json.dumps({"programs": found, "differences": differences(every=not names), "guarded": guarded()}))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -25,21 +25,21 @@ def found(results_of_worker):
     return results_of_worker(WORKER)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_context_and_gradients_are_those_of_one_device(found, name):
     assert found[name]["difference"] <= 1e-5
     assert found[name]["exchanged"] == ["collective-permute"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_no_device_has_a_whole_row_of_keys_or_scores(found):
     block, row = BATCH * HEADS * (LENGTH // DEVICES) ** 2, BATCH * LENGTH * HEADS * WIDTH
     assert found["plain"]["largest"] == block < row
     assert found["causal"]["largest"] == block // 2  # The queries; scores are a quarter of a block.
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_devices_share_the_work_of_causal_rows(found):
     """Every device runs one program: of 4 n pairs of chunks, a device computes 2 n + 1 without those that are masked."""
     share = (2 * DEVICES + 1) / (4 * DEVICES)

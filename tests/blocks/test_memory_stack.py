@@ -27,6 +27,7 @@ def tokens(length, batch=2):
     return np.random.default_rng(length).normal(size=(batch, length, WIDTH)).astype("float32")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "memory, segment, pieces",
     [

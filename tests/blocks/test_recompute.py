@@ -55,7 +55,7 @@ def trained(model, inputs, every):
     return losses, [np.asarray(ops.convert_to_numpy(variable), "float64") for variable in model.variables]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("build", [encoder, decoder, cross_decoder])
 def test_learns_what_it_learns_without(build):
     model, inputs = build()
@@ -71,6 +71,7 @@ def test_learns_what_it_learns_without(build):
         np.testing.assert_allclose(value, twin, atol=CLOSE)
 
 
+@pytest.mark.exhaustive
 def test_mixed_precision_learns_the_same():
     if keras.backend.backend() != "tensorflow":
         pytest.skip("XLA rounds to bfloat16 at other places in another graph.")

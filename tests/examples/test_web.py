@@ -165,6 +165,7 @@ def visit(bundles, builder, tmp_path_factory):
         yield page, asked, failed, address, server.close
 
 
+@pytest.mark.exhaustive
 def test_what_a_visitor_waits_for(visit):
     """A visit with an empty cache loads each file of the page once."""
     page, asked, _, address, _ = visit

@@ -18,6 +18,8 @@ from gguf_files import F32, LLAMA, gguf_bytes, tensor_info
 
 WORDS, INNER = 96, 128
 KINDS = ("Q4_0", "Q4_1", "Q8_0", "Q5_1")
+# Of blocks that others have too.
+EXHAUSTIVE = ("Q4_0", "Q5_1", "Q5_K")
 
 
 def float_file(path, width):
@@ -73,7 +75,7 @@ def main():
     cases = {kind: lambda kind=kind: record(out, kind, both, kind, **whole) for kind in KINDS}
     cases |= {kind: lambda kind=kind: record(out, kind, ["onnx"], kind, 256, **whole) for kind in ("Q5_K", "Q4_K_M")}
     cases |= {"decoder": lambda: record(out, "decoder", both, "Q4_1", **steps), "kept": lambda: kept(out)}
-    run_cases(out, cases)
+    run_cases(out, cases, exhaustive=EXHAUSTIVE)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from keras_transformer.quantization import QuantizedWeights, WeightScheme, quant
 
 FORMATS = ["onnx", "tflite", "saved_model"]
 SIZE = models.Size(num_layers=1, hidden_dim=64, num_heads=4, intermediate_dim=128)
+EXHAUSTIVE = ("encoder",)
 ROWS, BYTES = WeightScheme(4, None), WeightScheme(8, None)
 DECODER = {
     "*/query/*": WeightScheme(4, 32),
@@ -125,7 +126,7 @@ def main():
         "normalized": lambda: record(out, normalized(), ROWS, "normalized"),
         "static": lambda: static_ranges(out),
     }
-    run_cases(out, cases)
+    run_cases(out, cases, exhaustive=EXHAUSTIVE)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from keras_transformer.models import BERT, Llama, Size, Transformer
 from keras_transformer.tasks import LanguageModel, SequenceClassifier
 
 SIZE, WORDS = Size(1, 16, 2, 32), 50
+EXHAUSTIVE = ("classifier_xnnpack", "translator_xnnpack", "decoder_webgpu", "decoder_coreml")
 # Of one token, of as many as a signature takes, and of more.
 PROMPTS = [[3], [5, 9, 2, 40], [7, 1, 8, 33, 20, 11, 4]]
 SOURCES = [[5, 9, 12], [7, 30, 8, 33]]
@@ -62,7 +63,7 @@ def main(out):
         "decoder_webgpu": lambda: decoder(out / "decoder_webgpu", "webgpu"),
         "decoder_coreml": lambda: decoder(out / "decoder_coreml", "coreml"),
     }
-    run_cases(out, cases)
+    run_cases(out, cases, exhaustive=EXHAUSTIVE)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def test_the_smallest_of_those_that_lose_little():
     assert printed.endswith("* loses at most 0.21")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_loss_is_approached_by_mixtures(tmp_path):
     """Each of the three halves the sizes between one that keeps the loss and one that does not; two may be the same."""
     command = [sys.executable, str(pathlib.Path(__file__).with_name("compress_worker.py")), str(tmp_path / "b"), "0.03"]

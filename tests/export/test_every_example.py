@@ -37,7 +37,7 @@ def test_models_of_other_fields_are_proven(tmp_path):
         assert {format: found[name][format] for format in FORMATS} == dict.fromkeys(FORMATS, "proven"), name
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_situations_work_or_have_a_remedy_that_works(tmp_path):
     found = _results("every_situation", SITUATIONS, tmp_path / "found.json")
     for name in SITUATIONS:

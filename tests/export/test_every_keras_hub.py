@@ -61,7 +61,7 @@ def test_classes_are_told_by_their_family(module):
     assert "SavedModel: 3 of 3; TFLite: 3 of 3; ONNX: 2 of 3; Keras's ONNX: 1 of 1; Keras's LiteRT: 0 of 0." in page
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_workers_try_cells_and_say_where_one_ended(module):
     script, keras_cells = module("every_keras_hub").__file__, module("keras_cells")
     tried = ["BertBackbone onnx", "NoSuchBackbone onnx", "VGGBackbone keras_onnx"]

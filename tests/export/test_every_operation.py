@@ -39,7 +39,7 @@ def test_what_keras_does_not_compute_is_no_matter_of_the_formats(page):
     assert page.counts(table) == (1, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_cell_is_what_becomes_of_a_case(page):
     found = page.cells([("abs", "float32"), ("ctc_decode", "beam_search")])
     assert {key[2:]: cell for key, cell in found.items() if key[0] == "abs"} == {

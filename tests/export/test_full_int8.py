@@ -25,22 +25,21 @@ from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
 from keras_transformer.export.verification.quantized.weights import compare
 
 CASES = ("convolutions", "attention", "gated", "bounded", "embedded", "recurrent")
+ERRORS = dict(zip(CASES, (0.03, 0.06, 0.03, 0.03, 0.06, 0.1), strict=True))
 FORMATS = ("tflite", "onnx")
+# Of the worker in tests that are exhaustive.
+EXHAUSTIVE = ("gated", "embedded")
 CELLS = ("lstm_cell", "gru_cell", "simple_rnn_cell")
 
 
+def often(parameters):
+    """The parameters of a test, of which those of some cases are exhaustive."""
+    rows = [each if isinstance(each, tuple) else (each,) for each in parameters]
+    return [pytest.param(*row, marks=pytest.mark.exhaustive if row[0] in EXHAUSTIVE else ()) for row in rows]
+
+
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize(
-    ("case", "error"),
-    [
-        ("convolutions", 0.03),
-        ("attention", 0.06),
-        ("gated", 0.03),
-        ("bounded", 0.03),
-        ("embedded", 0.06),
-        ("recurrent", 0.1),
-    ],
-)
+@pytest.mark.parametrize(("case", "error"), often(ERRORS.items()))
 def test_files_compute_nearly_what_keras_computes(full_int8, case, format, error):
     found = full_int8[f"{case}_{format}"]
     assert 0 < found["error"] < error
@@ -48,7 +47,7 @@ def test_files_compute_nearly_what_keras_computes(full_int8, case, format, error
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", often(CASES))
 def test_activations_of_16_bits_leave_the_rounding_of_the_weights(full_int8, case, format):
     found, narrow = full_int8[f"{case}_{format}_16"], full_int8[f"{case}_{format}"]
     assert 0 < found["error"] < min(0.02, narrow["error"])
@@ -57,20 +56,22 @@ def test_activations_of_16_bits_leave_the_rounding_of_the_weights(full_int8, cas
 
 @pytest.mark.parametrize(
     ("case", "format", "products", "floats"),
-    [
-        ("convolutions", "tflite", 1.0, []),
-        ("convolutions", "onnx", 1.0, []),
-        ("bounded", "tflite", 1.0, []),
-        ("bounded", "onnx", 1.0, ["smooth"]),
-        ("embedded", "tflite", 1.0, []),
-        ("embedded", "onnx", 1.0, []),
-        ("gated", "tflite", 1.0, []),
-        ("gated", "onnx", 1.0, []),
-        ("attention", "tflite", 1.0, ["scores", "softmax"]),
-        ("attention", "onnx", 0.9, ["layer_normalization", "node_Gelu"]),
-        ("recurrent", "tflite", 1.0, ["forward_memory", "backward_memory", "gates", "simple", *CELLS]),
-        ("recurrent", "onnx", 0.002, ["backward_memory", "forward_memory", *CELLS[1:]]),
-    ],
+    often(
+        [
+            ("convolutions", "tflite", 1.0, []),
+            ("convolutions", "onnx", 1.0, []),
+            ("bounded", "tflite", 1.0, []),
+            ("bounded", "onnx", 1.0, ["smooth"]),
+            ("embedded", "tflite", 1.0, []),
+            ("embedded", "onnx", 1.0, []),
+            ("gated", "tflite", 1.0, []),
+            ("gated", "onnx", 1.0, []),
+            ("attention", "tflite", 1.0, ["scores", "softmax"]),
+            ("attention", "onnx", 0.9, ["layer_normalization", "node_Gelu"]),
+            ("recurrent", "tflite", 1.0, ["forward_memory", "backward_memory", "gates", "simple", *CELLS]),
+            ("recurrent", "onnx", 0.002, ["backward_memory", "forward_memory", *CELLS[1:]]),
+        ]
+    ),
 )
 def test_the_report_says_what_became_integers(full_int8, case, format, products, floats):
     found = full_int8[f"{case}_{format}"]["integers"]
@@ -98,6 +99,7 @@ def test_onnx_runtime_computes_with_floats_that_are_rounded_to_16_bits(full_int8
     assert zeros == {"UINT16"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", ["gated_tflite", "gated_tflite_16"])
 def test_hard_swishes_are_sums_and_products_that_a_cpu_computes_at_once(full_int8, case):
     (graph,) = graphs(read_file(full_int8.bundle(case) / "full_int8/model.tflite"))
@@ -128,6 +130,7 @@ def test_bounds_beyond_the_range_are_left_out_and_functions_are_of_integers(full
     assert "MINIMUM" in [float_graph.kind(each) for each in float_graph.subgraph.operators]
 
 
+@pytest.mark.exhaustive
 def test_products_by_a_sixth_are_scales(full_int8):
     graph = read_onnx(full_int8.bundle("gated_onnx") / "full_int8/model.onnx").graph
     before = read_onnx(full_int8.bundle("gated_onnx") / "float32/model.onnx").graph
@@ -147,6 +150,7 @@ def test_transposed_convolutions_that_do_not_overlap_are_of_integers(full_int8):
     assert moved.attributes.get_int("blocksize") == 2
 
 
+@pytest.mark.exhaustive
 def test_what_stands_between_floats_and_integers_takes_little_room(full_int8):
     graph = read_onnx(full_int8.bundle("gated_onnx") / "full_int8/model.onnx").graph
     biases = [each for each in graph if each.inputs[0].is_initializer() and each.inputs[0].dtype.name == "INT32"]

@@ -26,7 +26,8 @@ from keras_transformer.export.verification.quantized.weights import compare, wor
 from keras_transformer.quantization.blocks import Blocks
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "checkpoints"))
-from gguf_worker import KINDS, WORDS, float_file
+from gguf_worker import EXHAUSTIVE, KINDS, WORDS, float_file
+from variants import exhaustive_but
 
 pytest.importorskip("gguf")
 WEIGHTS = ("token_embd", *(f"blk.0.{name}" for name in ("attn_q", "attn_k", "attn_v", "attn_output")))
@@ -47,7 +48,10 @@ def unpacked(packed, bits):
     return packed if bits == 8 else np.stack([packed & 15, packed >> 4], axis=-1).reshape(*packed.shape[:2], -1)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "Q5_K", "Q4_K_M", "decoder"])
+ALL = (*KINDS, "Q5_K", "Q4_K_M", "decoder")
+
+
+@pytest.mark.parametrize("kind", exhaustive_but(ALL, *(each for each in ALL if each not in EXHAUSTIVE)))
 def test_onnx_files_have_the_integers_and_scales_of_the_file(blocks, kind):
     assert blocks[kind]["onnx"][0]["unaccounted"] == []
     for path in blocks.bundle(kind).glob("*.onnx"):
@@ -75,7 +79,7 @@ def is_stored(arrays, key, expected):
     return bool(same and (expected.minimum is None or (expected.minimum == minimum.T).all()))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", exhaustive_but(KINDS, "Q4_1", "Q8_0"))
 def test_tflite_files_have_the_integers_and_scales_of_the_file(blocks, kind):
     assert blocks[kind]["tflite"][0] == {"equal": 7, "rounded": len(WEIGHTS), "computed": [], "unaccounted": []}
     model = read((blocks.bundle(kind) / "model.tflite").read_bytes())

@@ -58,7 +58,8 @@ def run(backend, script, *libraries):
 
 
 def clean_environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "PYTEST"))}
+    hidden = ("COV_", "PYTEST", "PYTHONPATH")  # The last has what processes of the tests import.
+    return {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
 
 
 @pytest.fixture(scope="module")

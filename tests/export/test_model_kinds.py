@@ -95,7 +95,7 @@ def test_random_numbers_are_inputs_that_the_bundle_draws(files, format):
     assert found["dropped"] == [0.0, 0.0]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_order_of_outputs_does_not_depend_on_the_hash_seed(tmp_path):
     x = keras.Input((4,))
     names = ["b", "a", "c", "e", "d"]

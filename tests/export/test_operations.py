@@ -106,6 +106,7 @@ def lowered_graph(function, format, *arrays):
     return lowered(graph, format, lambda op, node: node)
 
 
+@pytest.mark.exhaustive
 def test_every_operation_has_a_case_that_contains_it():
     missing = set(OPERATIONS)
     for (operation, _), case in CASES.items():

@@ -85,7 +85,7 @@ def test_each_block_reads_its_own_weights():
     np.testing.assert_allclose(after, expected, atol=2e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_blocks_of_two_kinds_have_two_functions():
     """Windows of 2 and of 5 tokens in turn, of which a probe of 17 tokens sees the difference."""
     inputs = keras.Input((None, 8), name="x")
@@ -144,6 +144,7 @@ def outputs_of(model, ids):
 IDS = np.array([[3, 5, 7, 0, 0], [2, 9, 4, 1, 6]], "int32")
 
 
+@pytest.mark.exhaustive
 def test_masks_of_keras_go_in_and_come_out():
     count, found, expected = outputs_of(stack(), IDS)
     assert count in (1, 2)  # The first mask comes from another layer.
@@ -158,6 +159,7 @@ def test_layers_with_other_settings_are_apart():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_layer_with_a_changed_part_is_apart():
     """The block's own config still has the activation that it was built with."""
     model = encoder(activation="gelu")
@@ -172,6 +174,7 @@ def test_a_layer_with_a_changed_part_is_apart():
     np.testing.assert_allclose(results(found, "serve", inputs)[0], np.asarray(model(inputs)), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_layer_whose_call_was_replaced_is_apart():
     model = stack((1.0, 1.0, 1.0))
     part = model.get_layer("block_1").attention
@@ -212,7 +215,7 @@ def test_a_layer_that_reads_more_than_its_arguments_is_apart():
     assert not [node for node in graphs.graphs["serve"].outlined.node if MARK in node.attr["f"].func.name]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_weights_that_a_layer_does_not_read_are_no_arguments():
     sizes = models.Size(3, 16, 2, 24)
     backbone = models.Mixtral(sizes, VOCABULARY)

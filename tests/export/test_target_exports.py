@@ -5,6 +5,7 @@ import json
 import numpy as np
 import onnx
 import pytest
+from variants import exhaustive_but
 
 from keras_transformer.export import load
 from keras_transformer.export.data.report import Report
@@ -23,7 +24,7 @@ def result(targets, name):
     return Report.from_dict(targets[name]["report"]).target
 
 
-@pytest.mark.parametrize("name", TFLITE)
+@pytest.mark.parametrize("name", exhaustive_but(TFLITE, *TFLITE[:2]))
 def test_the_file_has_operators_of_the_delegate_only(targets, name):
     path = targets.bundle(name) / "model.tflite"
     for signature in result(targets, name).signatures:
@@ -59,8 +60,8 @@ def test_a_decoder_has_its_cache_as_inputs_and_outputs(targets):
     [
         ("decoder_litert-gpu", "tflite", PROMPTS),
         ("decoder_qnn", "onnx", PROMPTS),
-        ("decoder_webgpu", "onnx", PROMPTS),
-        ("translator_xnnpack", "tflite", SOURCES),
+        pytest.param("decoder_webgpu", "onnx", PROMPTS, marks=pytest.mark.exhaustive),
+        pytest.param("translator_xnnpack", "tflite", SOURCES, marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_bundle_of_fixed_shapes_generates_what_keras_does(targets, name, backend, prompts):
@@ -86,6 +87,7 @@ def test_every_shape_of_an_onnx_file_is_fixed(targets):
         assert {"GatherND", "Sin", "Cos"}.isdisjoint({node.op_type for node in graph.node})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["decoder_webgpu", "decoder_coreml"])
 def test_the_sines_of_the_slots_of_the_cache_are_a_table(targets, name):
     graph = onnx.load(targets.bundle(name) / "model.decode_1.onnx").graph
@@ -94,6 +96,7 @@ def test_the_sines_of_the_slots_of_the_cache_are_a_table(targets, name):
     assert sum(list(each.dims) == [12, 4 if name == "decoder_coreml" else 8] for each in graph.initializer) == 2
 
 
+@pytest.mark.exhaustive
 def test_the_ml_programs_of_a_decoder_generate_what_keras_does(targets):
     """With the cache that one program returns as an input of the next."""
     found = result(targets, "decoder_coreml")
@@ -118,6 +121,7 @@ def test_the_ml_programs_of_a_decoder_generate_what_keras_does(targets):
     assert tokens == expected
 
 
+@pytest.mark.exhaustive
 def test_xnnpack_takes_all_but_lookups_and_integers(targets):
     found = result(targets, "classifier_xnnpack")
     assert found.is_proven
@@ -134,8 +138,8 @@ def test_xnnpack_takes_all_but_lookups_and_integers(targets):
         ("classifier_litert-gpu", 1e-5),
         ("decoder_litert-gpu", 1e-5),
         ("decoder_qnn", 1e-2),
-        ("decoder_webgpu", 1e-5),
-        ("decoder_coreml", 1e-5),
+        pytest.param("decoder_webgpu", 1e-5, marks=pytest.mark.exhaustive),
+        pytest.param("decoder_coreml", 1e-5, marks=pytest.mark.exhaustive),
     ],
 )
 def test_the_accelerator_takes_every_node(targets, name, limit):

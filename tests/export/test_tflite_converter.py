@@ -56,6 +56,7 @@ print(json.dumps([direct, outputs("public")]))
 """
 
 
+@pytest.mark.exhaustive
 def test_both_ways_compute_the_same(tmp_path):
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "saved")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -16,6 +16,7 @@ from keras_transformer.training import add_lora
 
 SIZE = models.Size(num_layers=2, hidden_dim=32, num_heads=4, intermediate_dim=48)
 STEPS = 100
+EXHAUSTIVE = ("last_block",)
 
 
 def adapters(out):
@@ -74,7 +75,8 @@ def main(out):
     cases = {"adapters": adapters, "head": head, "last_block": last_block}
     for name in cases:
         (out / name).mkdir()
-    run_cases(out, {name: lambda case=case, name=name: case(out / name) for name, case in cases.items()})
+    every = {name: lambda case=case, name=name: case(out / name) for name, case in cases.items()}
+    run_cases(out, every, exhaustive=EXHAUSTIVE)
 
 
 if __name__ == "__main__":

@@ -370,6 +370,7 @@ def test_siglip_learns_with_the_sigmoid_loss_which_text_is_of_which_image():
     assert all(np.asarray(weight) != old for weight, old in zip(layer.weights, before, strict=True))
 
 
+@pytest.mark.exhaustive
 def test_two_heads_learn_from_labels_and_from_a_teacher():
     model = tasks.DistilledImageClassifier(models.DeiT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8), 3)
     x = np.random.default_rng(0).normal(size=(6, 8, 8, 3)).astype("float32")

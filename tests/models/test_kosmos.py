@@ -94,6 +94,7 @@ def greedy(model, images, prompt, new):
     return tokens[len(prompt) :]
 
 
+@pytest.mark.exhaustive
 def test_prompts_with_images_are_continued(model, images):
     language_model = tasks.LanguageModel(model)
     prompts = [TOKEN_IDS[0, :12].tolist(), TOKEN_IDS[1, :10].tolist()]

@@ -136,6 +136,7 @@ def test_trains_and_is_saved(tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "model.keras")(given), model(given))
 
 
+@pytest.mark.exhaustive
 def test_without_a_database_it_generates_as_it_reads_without_neighbors():
     model = tasks.LanguageModel(made())
     prompt = [3, 1, 4, 1, 5]

@@ -70,6 +70,7 @@ def test_a_step_changes_every_weight(tmp_path):
     np.testing.assert_allclose(again.predict(images, verbose=0)["boxes"], model.predict(images, verbose=0)["boxes"])
 
 
+@pytest.mark.exhaustive
 def test_an_object_may_have_several_classes():
     keras.utils.set_random_seed(1)
     model = tasks.ObjectDetector(backbone(), 3, num_class_layers=1)

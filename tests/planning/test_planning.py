@@ -230,6 +230,7 @@ REPEATED = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name, options",
     [

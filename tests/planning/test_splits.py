@@ -161,6 +161,7 @@ def test_search_finds_the_best_of_all_splits_by_hand(model, planner):
     assert len({plan.split[:3] for plan in plans}) == len(plans) == 5
 
 
+@pytest.mark.exhaustive
 def test_search_over_a_slow_link_moves_the_fewest_bytes(model):
     # A pipeline sends hidden states of 8 · 16 · 32 numbers each way; other splits send 70,000 gradients, or hidden states
     # four times in each block.
@@ -179,6 +180,7 @@ def test_search_keeps_to_the_memory_and_names_the_nearest_that_fits(model, plann
         search(model, small, 1, batch_size=4, length=LENGTH)
 
 
+@pytest.mark.exhaustive
 def test_command_searches(tmp_path, capsys):
     words = ["plan", "gpt2:small", "--device", "l4", "--devices", "4", "--length", "64", "--search"]
     assert cli.main(words) == 0

@@ -60,6 +60,7 @@ def test_open_gates_of_a_constant_are_multi_scale_retention():
     np.testing.assert_allclose(gated(x), expected, atol=2e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_tokens(read):
     layer = GatedRetention(2, 2, chunk_size=100)
     x = np.random.default_rng(0).normal(size=(1, 100_000, 4)).astype("float32")

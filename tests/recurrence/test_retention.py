@@ -87,6 +87,7 @@ def test_padding_is_no_step(golden):
     np.testing.assert_array_equal(output[:, ~mask[0]], 0)
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_tokens(read):
     layer = MultiScaleRetention(2, 2, chunk_size=100)
     x = np.random.default_rng(0).normal(size=(1, 100_000, 4)).astype("float32")

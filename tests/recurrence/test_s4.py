@@ -179,6 +179,7 @@ def test_channels_and_discretizations_are_their_formulas(cls, options, channels)
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), expected, atol=2e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("cls", [S4D, S4])
 def test_a_hundred_thousand_tokens(cls, read):
     layer = cls(4, seed=1)

@@ -79,6 +79,7 @@ def test_any_length_in_any_chunks_is_the_formula(length, scale):
             np.testing.assert_allclose(output * seen[:, :, None], expected, atol=5e-6 * scale**0.5)
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_tokens(read):
     layer = TimeMixing(chunk_size=8)
     x = np.random.default_rng(0).normal(size=(1, 100_000, 4)).astype("float32")

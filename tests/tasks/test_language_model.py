@@ -66,6 +66,7 @@ def test_encoder_decoder_answers_as_its_forward_pass_says(translator):
     assert together == [translator.generate(prompt, max_new_tokens=8) for prompt in PROMPTS]
 
 
+@pytest.mark.exhaustive
 def test_compiled_with_xla_is_the_same(causal):
     plain = causal.generate(PROMPTS[:3], max_new_tokens=6)
     causal.compile("sgd", jit_compile=True)

@@ -70,6 +70,7 @@ def test_a_full_text_reaches_the_last_position():
         assert [request.result(60) for request in requests] == expected
 
 
+@pytest.mark.exhaustive
 def test_compiled_serving_compiles_nothing_after_the_warm_up(monkeypatch):
     model = language_model(jit_compile=True, num_layers=1, max_sequence_length=19)
     traces = []

@@ -192,7 +192,7 @@ def test_operators_have_the_methods_of_the_resolver(kind, method):
     assert method_of(kind) == method
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_interpreter_has_the_operators_of_the_list():
     """Each operator in place of an addition: one that is not registered is refused before its kernel looks at it."""
     built = Built(x=("FLOAT32", (1, 4)), z=("FLOAT32", (1, 4)))

@@ -245,6 +245,7 @@ def test_ids_are_those_of_the_tokenizer(made, texts, name):
 LONG = ["\U0001f600" * 7000 + " the cats", "......" * 900 + "1111" * 900, "the cat sat. " * 400 + "<sep>" * 9, "a"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", exhaustive_but(["unigram", "unigram unrounded"], "unigram unrounded"))
 def test_sums_of_scores_are_those_of_the_library(made, name):
     """Of texts so long that sums are rounded, and that the library starts them again, at 1e5."""

@@ -22,19 +22,19 @@ def found(tmp_path_factory):
     return json.loads(result.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_training_goes_on_on_other_devices(found):
     assert len(found["alone"]) == len(found["many"]) == 4
     assert max(abs(a - b) for a, b in zip(found["alone"], found["many"], strict=True)) <= 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_checkpoints_are_kept(found):
     # One after each batch and each epoch; the second epoch was interrupted after its first batch.
     assert found["kept"] == [11, 12]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_checkpoints_of_other_models_are_refused(found):
     (name, message), warned = found["other model"]
     assert name == "TrainingCheckpointError"
@@ -42,7 +42,7 @@ def test_checkpoints_of_other_models_are_refused(found):
     assert warned == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_damaged_checkpoint_is_replaced_by_what_follows_the_one_before_it(found):
     losses, warned = found["damaged"]
     # The one before it is from the last batch of the same epoch.
@@ -54,7 +54,7 @@ def test_a_damaged_checkpoint_is_replaced_by_what_follows_the_one_before_it(foun
     assert found["kept after damage"] == [11, 12]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_only_damaged_checkpoints_are_refused(found):
     (name, message), warned = found["all damaged"]
     assert name == "CorruptCheckpointError"

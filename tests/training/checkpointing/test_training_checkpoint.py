@@ -92,6 +92,7 @@ def test_goes_on_as_if_nothing_had_happened(tmp_path, whole, break_after):
     assert fit(tmp_path, seed=seed) == whole
 
 
+@pytest.mark.exhaustive
 def test_several_steps_an_execution(tmp_path):
     graph = {"steps_per_execution": 2, "run_eagerly": False, "epochs": 2}
     undisturbed = fit(tmp_path / "one", **graph)
@@ -106,6 +107,7 @@ def test_whole_epochs_alone(tmp_path, whole):
     assert fit(tmp_path, seed=99, save_freq="epoch") == whole
 
 
+@pytest.mark.exhaustive
 def test_more_epochs_later_and_none_left(tmp_path, whole):
     # The average takes the place of the weights at the end of `fit`; going on, they are what they were.
     fit(tmp_path, epochs=2)
@@ -113,6 +115,7 @@ def test_more_epochs_later_and_none_left(tmp_path, whole):
     assert fit(tmp_path, seed=98) == whole
 
 
+@pytest.mark.exhaustive
 def test_swapping_in_the_average_changes_nothing_across_a_break(tmp_path, whole):
     swap = AveragedWeights(swap_on_epoch=True)
     assert fit(tmp_path / "one", extra=[swap]) == whole

@@ -273,6 +273,7 @@ def test_the_ordinary_model_has_the_rounded_weights():
     assert np.abs(aware(IMAGES) - plain(IMAGES)).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_a_file_resumes_where_training_was(tmp_path):
     whole = trained(training.quantization_aware(network(), "full_int8"), epochs=3)
     model = trained(training.quantization_aware(network(), "full_int8"), epochs=2)

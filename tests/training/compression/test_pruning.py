@@ -103,6 +103,7 @@ def test_a_block_that_adds_nothing_goes(make, tmp_path):
         assert small.generate([3, 1], max_new_tokens=3) == model.generate([3, 1], max_new_tokens=3)
 
 
+@pytest.mark.exhaustive
 def test_importance_is_the_derivative_of_a_gate():
     """Michel et al., equation 2: by differences of the loss, with the contribution of a part scaled a little."""
     model = classifier()

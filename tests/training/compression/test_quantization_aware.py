@@ -294,6 +294,7 @@ def test_ordinary_layers_of_keras():
     assert [weight.name for weight in model.weights if "step" in weight.name] == []
 
 
+@pytest.mark.exhaustive
 def test_a_file_resumes_where_training_was(tmp_path):
     def made():
         return training.quantization_aware(
@@ -382,6 +383,7 @@ def test_schemes_by_pattern_and_what_stays_float():
     assert len(quantized_layers(model)) == 6
 
 
+@pytest.mark.exhaustive
 def test_the_tokenizer_and_generation_stay(tmp_path):
     from keras_transformer.text import Bytes
 
@@ -476,6 +478,7 @@ def test_under_jax(tmp_path):
             assert (old != weight.numpy()).any() != (weight.name == "initial_step"), weight.path
 
 
+@pytest.mark.exhaustive
 def test_recomputed_blocks_and_chunked_losses_train_the_same():
     def model(recompute):
         made = training.quantization_aware(language_model(), WeightScheme(4, 32), activations=8)

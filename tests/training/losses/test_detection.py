@@ -48,6 +48,7 @@ def test_assignments_are_the_cheapest(rows, columns, levels):
         np.testing.assert_allclose(total, cheapest(each[real]) if real.any() else 0, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_many_rows_are_assigned_as_in_scipy():
     optimize = pytest.importorskip("scipy.optimize")
     rng = np.random.default_rng(0)

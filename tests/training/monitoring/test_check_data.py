@@ -180,7 +180,7 @@ def test_only_the_first_batches_are_checked():
         training.CheckData(batches=0)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of tf.distribute")
 def test_the_batches_of_several_devices_are_checked_as_wholes():
     worker = Path(__file__).with_name("replicas_worker.py")

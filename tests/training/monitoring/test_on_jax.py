@@ -28,7 +28,7 @@ TESTS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_on_jax():
     selected = [f"{path}::{name}" for path, names in TESTS.items() for name in names]
     command = [sys.executable, "-m", "pytest", "-n0", "-m", "not exhaustive", "-p", "no:cacheprovider", *selected]

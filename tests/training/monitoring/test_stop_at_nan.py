@@ -188,6 +188,7 @@ def test_loss_of_finite_outputs(tmp_path):
     assert (error.step, error.origin.stage) == (0, "loss")
 
 
+@pytest.mark.exhaustive
 def test_language_model_names_the_block(tmp_path):
     model = tasks.LanguageModel(models.Decoder(models.Size(1, 8, 2, 16), vocabulary_size=11, max_sequence_length=6))
     model.compile("adam", training.MaskedCrossentropy(), jit_compile=False)
@@ -258,7 +259,7 @@ def test_refusals(tmp_path):
     np.testing.assert_array_equal(training.read_batch(path)[1], y)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_replay_on_another_backend(tmp_path):
     x, y = rows(8)
     x[4 * 3, 2] = -1.0

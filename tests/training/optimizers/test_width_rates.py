@@ -52,6 +52,7 @@ def changes(width, is_mup):
     return np.sqrt(np.mean((keras.ops.convert_to_numpy(model(INPUTS)) - before) ** 2))
 
 
+@pytest.mark.exhaustive
 def test_coordinate_check():
     mup, standard = (changes(128, is_mup) / changes(32, is_mup) for is_mup in (True, False))
     assert 1 / 1.5 < mup < 1.5

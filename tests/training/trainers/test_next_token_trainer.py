@@ -80,6 +80,7 @@ def test_a_step_is_that_with_the_whole_logits(options, adapters):
         np.testing.assert_allclose(weight, other, rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.exhaustive
 def test_only_adapters_learn_and_recomputation_changes_nothing():
     changed = []
     for every in (0, 1):
