@@ -1,7 +1,7 @@
 """The checks of CI, each in an environment of its own: `nox -l` lists them, `nox -s lint types` runs two of them.
 
 Needs `pip install "nox[uv]"`. uv downloads a Python that is not installed here. `.ci/run` runs the same scripts of `.ci/`
-in one environment, with pip alone.
+in one environment.
 """
 
 import os

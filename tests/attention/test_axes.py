@@ -152,7 +152,7 @@ def test_export_with_dynamic_sizes(tmp_path):
     assert set(report.artifacts) == {"saved_model", "tflite", "onnx"}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_export_of_scores_of_several_axes(tmp_path):
     inputs = keras.Input((None, 3, 8), name="image")  # The scores of all pixels of larger images take gigabytes.
     x, scores = MultiHeadAttention(2, 4, attention_axes=(2, 1))(inputs, inputs, return_attention_scores=True)

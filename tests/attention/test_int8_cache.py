@@ -59,7 +59,7 @@ def test_a_model_reads_what_it_rounded(model):
     assert np.abs(levels * scale - expected).max() <= 0.5001 * scale.max()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_generation_and_engine_agree(model):
     model.cache_dtype = "int8"
     prompts = [[3, 1, 4, 1, 5], [9, 2, 6]]

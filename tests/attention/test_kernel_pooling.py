@@ -68,7 +68,7 @@ def test_a_width_of_each_feature():
     np.testing.assert_allclose(layer(query, key, value), expected, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kernel", ["gaussian", "epanechnikov", "triangular"])
 def test_width_is_learned_from_the_other_points(kernel):
     """Leaving itself out, a point of a line says that near points are better, and noise that more of them are."""

@@ -188,7 +188,7 @@ def test_operations_and_memory_are_far_below_those_of_full_attention():
         assert 20 * costs[0][each].largest < costs[1][each].largest
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_decoder_generates_what_it_computes_whole():
     attention = NativeSparseAttention(4, 6, num_key_value_heads=2, **SIZES)
     model = LanguageModel(Decoder(Size(2, 20, 4, 24), 30, position=None, attention=attention), end_id=0)

@@ -2,8 +2,8 @@
 
     KERAS_BACKEND=jax python tests/backend/cuda_programs.py [causal alibi ...]
 
-All programs, or those that are named, with the differences of a kernel without padding. The programs are those that JAX gives
-to XLA; a card and cuDNN's library are only claimed, and nothing runs.
+All programs, or those that are named, with the differences of a kernel without padding. The programs are those that JAX
+gives to XLA; a card and cuDNN's library are only claimed, and nothing runs.
 """
 
 import functools

@@ -126,7 +126,7 @@ def test_gradients_go_through_the_loop(jit_compile):
         assert np.abs(expected - old).max() > 1e-5 or "key/bias" in weight.path
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("gradient_segments, first", [(1, 3), (2, 2), (3, 1)])
 def test_how_far_back_gradients_flow(gradient_segments, first):
     """A loss on the fourth segment teaches what stands in the segments from `first` on."""

@@ -15,7 +15,7 @@ def loaded(results_of_worker):
     return results_of_worker(WORKER, *CHECKPOINTS)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_each_device_reads_its_part(loaded, name):
     found = loaded[name]

@@ -19,6 +19,7 @@ from keras import layers
 from keras_transformer.export import export, load
 
 RANDOM = np.random.default_rng(5)
+FORMATS = ("saved_model", "tflite", "onnx")
 TOKENS = np.array([[3, 4, 0, 0, 0, 0, 0], [1, 2, 3, 0, 9, 0, 0], [0, 5, 6, 7, 2, 0, 8]], "int32")
 
 
@@ -88,8 +89,8 @@ def operators_of(path):
     return sorted(node.op_type for node in graph.node if node.op_type in ("LSTM", "GRU", "RNN", "Loop", "Scan"))
 
 
-def differences(name, format):
-    """The largest difference of an output from Keras, as a share of its scale, and the operators of an ONNX file."""
+def differences(name):
+    """For each format the largest difference from Keras, as a share of the scale, and the operators of an ONNX file."""
     keras.utils.set_random_seed(1)
     model, arrays = CASES[name]()
     for each in model.weights:  # A bias is zero at first.
@@ -97,25 +98,28 @@ def differences(name, format):
     expected = model(arrays)
     expected = expected if isinstance(expected, dict) else {"": expected}
     with tempfile.TemporaryDirectory() as folder:
-        export(model, f"{folder}/bundle", [format], progress=False)
-        found = load(f"{folder}/bundle", backend=format)(arrays)
-        operators = operators_of(f"{folder}/bundle/model.onnx") if format == "onnx" else None
+        export(model, f"{folder}/bundle", FORMATS, progress=False)
+        found = {format: load(f"{folder}/bundle", backend=format)(arrays) for format in FORMATS}
+        operators = {"onnx": operators_of(f"{folder}/bundle/model.onnx")}
+    return {f"{name}-{format}": (difference(found[format], expected), operators.get(format)) for format in FORMATS}
+
+
+def difference(found, expected):
     found = found if len(expected) > 1 else {"": next(iter(found.values()))}
     shapes = [(found[key].shape, tuple(each.shape)) for key, each in expected.items()]
     if any(a != b for a, b in shapes):
-        return f"shapes {shapes}"
+        raise ValueError(f"shapes {shapes}")
     shares = (float(np.abs(found[key] - each).max() / np.abs(each).max()) for key, each in expected.items())
-    return max(shares), operators
+    return max(shares)
 
 
 def main(out, *names):
     results = {}
     for name in names:
-        for format in ("saved_model", "tflite", "onnx"):
-            try:
-                results[f"{name}-{format}"] = differences(name, format)
-            except Exception as error:  # The test shows it.
-                results[f"{name}-{format}"] = f"{type(error).__name__}: {error}"
+        try:
+            results |= differences(name)
+        except Exception as error:  # The test shows it.
+            results |= {f"{name}-{format}": f"{type(error).__name__}: {error}" for format in FORMATS}
     pathlib.Path(out).write_text(json.dumps(results))
 
 

@@ -103,7 +103,7 @@ def test_tflite_stores_the_integers_of_keras(tmp_path):
         np.testing.assert_array_equal(found[kernel.shape], kernel)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["gptq", "awq"])
 def test_blocks_that_keras_chose_by_data_are_kept(tmp_path, mode):
     keras.utils.set_random_seed(1)

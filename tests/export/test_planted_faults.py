@@ -39,7 +39,7 @@ FAULTS = {
     "unequal_blocks": ("small block",),
 }
 PAIRS = [(model, fault) for model, faults in FAULTS.items() for fault in faults]
-QUICK = ("pictures", "sequences", "sensors", "encoder", "decoder")
+QUICK = ("pictures", "sensors", "decoder")
 
 
 @pytest.fixture(scope="module")

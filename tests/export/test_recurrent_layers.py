@@ -27,7 +27,7 @@ CASES = (
         "each_frame",
     ),
 )
-QUICK = ("lstm", "gru_backwards", "masked", "blocks_that_repeat", "states", "each_frame")
+QUICK = ("lstm", "gru_backwards", "masked", "states")
 
 # Masks are no lengths of rows, and activations with numbers of their own are left to a loop.
 OPERATORS = {

@@ -104,6 +104,7 @@ def test_features_that_are_none_are_refused():
         model.generate(np.zeros((12, 3), "float32"), max_new_tokens=9)
 
 
+@pytest.mark.exhaustive
 def test_one_sound_is_answered_as_among_others():
     model = tasks.LanguageModel(whisper(), start_id=1, end_id=2)
     features = np.random.default_rng(0).normal(size=(3, 12, 3)).astype("float32")

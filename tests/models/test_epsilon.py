@@ -77,6 +77,7 @@ def epsilon_argument(function):
 TAKE_EPSILON = [name for name, function in models.MODELS.items() if epsilon_argument(function)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", exhaustive_but(TAKE_EPSILON, "bert", "llama", "t5", "vit", "rwkv", "qwen2_5_vl", "d_fine", "vits")
 )

@@ -112,6 +112,7 @@ def test_training_restores_images():
     assert model.evaluate(images, images, verbose=0) < 0.15 * before
 
 
+@pytest.mark.exhaustive
 def test_a_generator_of_latents_draws_images(model):
     denoiser = models.DiT(models.Size(1, 8, 2, 16), 1, (3, 4), num_channels=3, num_classes=None)
     decoder = model.get_layer("decoder")

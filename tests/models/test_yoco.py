@@ -144,6 +144,7 @@ def test_the_cross_decoder_sees_one_token_of_each_prompt():
     assert products(model.decode_step, ids, cache, lengths) == {26: sum(kernels.values()) + head}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_generation_is_greedy_reading_of_the_whole(name, tmp_path):
     """Prompts of several lengths in one batch, each as if alone; after saving and loading too."""

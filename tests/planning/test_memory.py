@@ -97,6 +97,7 @@ def test_a_loss_in_chunks_keeps_the_logits_of_a_chunk():
     assert chunked.flops == pytest.approx(whole.flops, rel=0.01)
 
 
+@pytest.mark.exhaustive
 def test_chunks_do_not_run_ahead():
     options = {"loss_chunk": 16, "optimizer": "adam"}
     compiled, plain = planned(CPU._replace(fuses=True), **options), planned(CPU, **options)

@@ -57,6 +57,7 @@ def test_positions_of_each_row_and_windows():
     np.testing.assert_allclose(local(x, x), layer(x, x), atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_layers_share_one_instance(tmp_path):
     """It is one weight, trained by all layers, and is one again when the model is loaded."""
     position, x = RelativeBias(8, 8), keras.Input((None, 8))

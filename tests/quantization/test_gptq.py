@@ -96,6 +96,7 @@ def test_each_method_loses_less_than_the_one_before(layer, scheme):
     assert swept < gptq
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scheme", [WeightScheme(4, 32), WeightScheme(4, 32, True), WeightScheme(4, None)], ids=str)
 def test_it_loses_no_more_than_that_of_keras(layer, scheme):
     rows, x, statistics = layer

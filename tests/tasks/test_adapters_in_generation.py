@@ -98,6 +98,7 @@ def test_generate(sampler, tmp_path):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("jit_compile", exhaustive_but([False, True], True))
 def test_paged_steps(jit_compile, tmp_path):
     model = language_model(jit_compile)

@@ -36,6 +36,7 @@ def greedy(model, features, prompt, new):
     return tokens[len(prompt) :]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{}, {"stop": [[39, 39, 39]]}])
 def test_an_answer_continues_what_it_begins_with(model, features, options):
     prompts = [[START, 7, 9], [START]]

@@ -89,6 +89,7 @@ def test_rednet_parameters(size):
     assert count / 1e6 == pytest.approx(PARAMETERS[size], abs=0.006)
 
 
+@pytest.mark.exhaustive
 def test_a_small_rednet_learns_its_images():
     keras.utils.set_random_seed(0)
     backbone = models.RedNet((1,), 16, hidden_dim=16, kernel_size=3, group_channels=8)

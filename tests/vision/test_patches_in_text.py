@@ -142,6 +142,7 @@ def test_refusals(prepare):
         PatchesInText(prepare.processor, prepare.tokenizer, prepare.image_id, frame="<|vision_start|>")
 
 
+@pytest.mark.exhaustive
 def test_a_folder_with_these_files_chats_about_images(tmp_path):
     from keras_transformer import checkpoints
 

@@ -226,7 +226,6 @@ def encoded(graph, texts):
         "bytes",
         "gpt2",
         "llama",
-        "qwen2",
         "deberta",
         "t5 normalized",
         "unigram unrounded",

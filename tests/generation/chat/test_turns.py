@@ -96,6 +96,7 @@ def test_all_turns_share_a_trace(monkeypatch):
     assert traced == [(None, None), (None, 1)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="Nothing is compiled.")
 @pytest.mark.parametrize(
     "name, reads",

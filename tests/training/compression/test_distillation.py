@@ -107,6 +107,7 @@ def test_the_loss_of_a_step_is_the_sum_of_its_parts():
     np.testing.assert_allclose(trainer.predict(INPUTS, verbose=0), ours, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_student_learns_without_labels_and_the_teacher_stays(tmp_path):
     student, teacher = classifier(1, 16, 2, 1), classifier(2, 32, 4, 2)
     before = [weight.numpy() for weight in teacher.weights]

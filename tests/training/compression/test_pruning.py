@@ -83,6 +83,7 @@ def test_what_has_zero_weights_goes_and_nothing_changes(make):
     assert {layer.intermediate_dim for layer in feedforward_layers(model)} == {12}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [decoder, vit, translator])
 def test_a_block_that_adds_nothing_goes(make, tmp_path):
     model, inputs = make()

@@ -35,6 +35,7 @@ def test_the_first_pattern_counts_and_the_config_brings_it_back():
     )
 
 
+@pytest.mark.exhaustive
 def test_a_model_is_fitted_with_a_schedule_and_compiled():
     model = models.Encoder(models.Size(2, 8, 2, 16), vocabulary_size=10)
     before = {weight.path: weight.numpy() for weight in model.weights}

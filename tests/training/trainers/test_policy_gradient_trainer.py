@@ -59,6 +59,7 @@ def test_training_makes_good_tokens_likelier_and_leaves_the_reference():
     assert all((old == new).all() for old, new in zip(weights, reference.get_weights(), strict=True))
 
 
+@pytest.mark.exhaustive
 def test_the_penalty_holds_the_model_to_the_reference():
     ends = {}
     for kl_weight in (0.0, 5.0):
