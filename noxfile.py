@@ -98,6 +98,16 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def site(session: nox.Session) -> None:
+    """The site of this version beside those of others, on the branch gh-pages; `-- --push` publishes it."""
+    session.install(".[docs]")
+    source = (ROOT / "keras_transformer" / "version.py").read_text()
+    minor = source.split('__version__ = "')[1].split('"')[0].rpartition(".")[0]
+    session.run("mike", "deploy", "--update-aliases", *session.posargs, minor, "latest", env=QUIET)
+    session.run("mike", "set-default", *session.posargs, "latest")
+
+
+@nox.session
 def wheels(session: nox.Session) -> None:
     """Wheel and source distribution in build/dist, checked; then the demo, from the wheel in a clean environment."""
     session.install("build[uv]", "twine>=6.1", "check-wheel-contents>=0.6")

@@ -73,6 +73,7 @@ DOCS = [
     "mkdocs>=1.6,<2",
     "mkdocs-material>=9.8,<10",
     "mkdocstrings[python]>=1.0.8,<2",
+    "mike>=2.1,<3",
     "latex2mathml>=3.81,<4",
     "ruff>=0.8",
 ]

@@ -51,6 +51,7 @@ WHY = {
     "matplotlib": "plots",
     "mediapipe": "runs files for MediaPipe Tasks, to compare them",
     "mkdocs": "builds the site",
+    "mike": "versions of the site, beside each other",
     "mkdocs-material": "theme of the site",
     "mkdocstrings": "pages of docstrings on the site",
     "ml-dtypes": "bfloat16, float8 and 4-bit numbers in numpy",

@@ -35,6 +35,8 @@ def on_config(config):
     config.site_name = f"{config.site_name} {__version__}"
     config.copyright = f"keras_transformer {__version__}, Apache-2.0"
     config.extra["made"] = {"benchmarks.md": benchmarks_page.page()}
+    if "MIKE_DOCS_VERSION" in os.environ:  # One of several versions, among which a menu chooses.
+        config.extra["version"] = {"provider": "mike"}
     generated = []
     for title, make in (
         ("Examples", example_pages),
