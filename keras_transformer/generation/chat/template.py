@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from keras_transformer.generation.chat.environment import environment
@@ -20,6 +21,7 @@ _NAMES = {
     "classification": "cls_token",
     "mask": "mask_token",
 }
+_ASKS_FOR_NONE = re.compile(r"\bis\s+(not\s+)?none\b", re.IGNORECASE)
 
 
 class ChatTemplate:
@@ -44,7 +46,8 @@ class ChatTemplate:
     '<user>Hello</s><assistant>'
 
     Reference: `apply_chat_template` of transformers. Deviations: `strftime_now` is the only access to the time, products of
-    more than 2^24 elements are refused, and `{% generation %}` marks nothing.
+    more than 2^24 elements are refused, `{% generation %}` marks nothing, and the absent content of a message that calls
+    functions is `""` for a template that never asks whether something is none: it would write "None".
     """
 
     def __init__(self, source: str, special_tokens: SpecialTokens | None = None) -> None:
@@ -93,7 +96,10 @@ class ChatTemplate:
             ChatTemplateError: the template refuses the messages, or fails.
         """
         given = {**self._tokens, "tools": tools or None, "documents": None, **variables}
-        given |= {"messages": read_messages(messages), "add_generation_prompt": add_generation_prompt}
+        read = read_messages(messages)
+        if not _ASKS_FOR_NONE.search(self.source):
+            read = [{**each, "content": ""} if each.get("content") is None else each for each in read]
+        given |= {"messages": read, "add_generation_prompt": add_generation_prompt}
         try:
             return self._template.render(given)
         except ChatTemplateError:

@@ -15,7 +15,14 @@ from keras_transformer.generation.engine.completions import (
     read_object,
     read_values,
 )
-from keras_transformer.generation.engine.tool_calls import WORDS, call_of, call_schema, is_choice, is_tools
+from keras_transformer.generation.engine.tool_calls import (
+    WORDS,
+    call_of,
+    call_schema,
+    is_choice,
+    is_tools,
+    with_arguments,
+)
 from keras_transformer.generation.errors import ChatMessageError
 from keras_transformer.utils.types import JsonObject
 
@@ -108,6 +115,8 @@ def _with_text(message: Any) -> Any:
     if isinstance(role, str) and role not in ROLES:
         raise InvalidBodyError(f"There is no role {role!r:.80}. Valid: {', '.join(ROLES)}.", "messages")
     message = {**message, "role": "system"} if role == "developer" else message
+    if isinstance(message, dict) and "tool_calls" in message:
+        message = {**message, "tool_calls": with_arguments(message["tool_calls"])}
     parts = message.get("content") if isinstance(message, dict) else None
     if not isinstance(parts, list):
         return message

@@ -22,6 +22,7 @@ from keras_transformer.generation.engine.chat_completions import (
 )
 from keras_transformer.generation.engine.completions import Completion, CompletionResponse, InvalidBodyError, read_body
 from keras_transformer.generation.errors import (
+    ChatTemplateError,
     EngineClosedError,
     GenerationError,
     PromptTooLongError,
@@ -54,6 +55,7 @@ _ERROR_CODES = {
     PromptTooLongError: (400, "invalid_request_error", "context_length_exceeded"),
     RequestCancelledError: (499, "invalid_request_error", "cancelled"),
     InvalidBodyError: (400, "invalid_request_error", "invalid_value"),
+    ChatTemplateError: (400, "invalid_request_error", "invalid_value"),  # The messages are those of the client.
 }
 _END = object()
 

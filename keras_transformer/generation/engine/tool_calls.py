@@ -95,3 +95,26 @@ def call_of(text: str) -> JsonObject | None:
         return None
     function = {"name": found["name"], "arguments": json.dumps(found["arguments"], ensure_ascii=False)}
     return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
+
+
+def with_arguments(calls: object) -> object:
+    """The `tool_calls` of a message, with arguments as objects: OpenAI writes them as text, templates expect objects.
+
+    What is no list of calls, or has no JSON object as text, stays as it is.
+
+    Example:
+
+    >>> with_arguments([{"function": {"name": "add", "arguments": '{"a": 1}'}}])
+    [{'function': {'name': 'add', 'arguments': {'a': 1}}}]
+    """
+    return [_with_arguments(each) for each in calls] if isinstance(calls, list) else calls
+
+
+def _with_arguments(call: object) -> object:
+    function = call.get("function") if isinstance(call, dict) else None
+    text = function.get("arguments") if isinstance(function, dict) else None
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return call
+    return {**call, "function": {**function, "arguments": found}} if isinstance(found, dict) else call

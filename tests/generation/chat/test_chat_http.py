@@ -13,11 +13,14 @@ pytest.importorskip("starlette")
 from small_models import talking_model  # noqa: E402
 
 from keras_transformer.generation import Engine  # noqa: E402
+from keras_transformer.generation.chat.template import ChatTemplate  # noqa: E402
 from keras_transformer.generation.engine.http import application  # noqa: E402
 
 TEMPLATE = (
     "{% if tools %}{{ tools[0].function.name }}{% endif %}"
-    "{% for each in messages %}{{ each.role }}: {{ each.content }}{{ eos_token }}{% endfor %}assistant:"
+    "{% for each in messages %}{{ each.role }}: {{ each.content }}"
+    "{% for call in each.tool_calls or [] %}{{ call.function.arguments.on }}{% endfor %}{{ eos_token }}"
+    "{% endfor %}assistant:"
 )
 MESSAGES = [{"role": "system", "content": "sat"}, {"role": "user", "content": "the dog on the mat"}]
 
@@ -182,6 +185,21 @@ def test_parameters_of_openai_are_checked(post, body, parameter, words):
     error = json.loads(text)["error"]
     assert (status, error["param"], error["code"]) == (400, parameter, "invalid_value")
     assert words in error["message"]
+
+
+def test_a_call_and_its_result_are_told(model, post):
+    """The content of a call is null, and its arguments are text, as `openai` sends them."""
+    call = {"id": "c", "type": "function", "function": {"name": "the dog", "arguments": '{"on": "the mat"}'}}
+    messages = [{"role": "user", "content": "sat"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    messages.append({"role": "tool", "tool_call_id": "c", "content": "the cat"})
+    status, text = post(messages=messages, temperature=0, max_tokens=5)
+    call = {**call, "function": {"name": "the dog", "arguments": {"on": "the mat"}}}
+    messages[1] = {"role": "assistant", "content": "", "tool_calls": [call]}
+    assert status == 200
+    assert json.loads(text)["choices"][0]["message"]["content"] == model.chat(messages, max_new_tokens=5)
+    told = ChatTemplate.of(model.tokenizer).render(messages)
+    assert told.startswith("user: sat</s>assistant: the mat</s>tool: the cat</s>")
+    assert json.loads(text)["usage"]["prompt_tokens"] == len(model.generator().chat_prompt(messages))
 
 
 def test_a_developer_speaks_as_the_system(model, post):

@@ -53,6 +53,24 @@ def test_tools_are_json_that_is_not_escaped():
     assert rendered("Hi", tools=[tool]).startswith(start + "<|im_end|>\n")
 
 
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ("'<' + each.content + '>'", "<>"),
+        ("each.content", ""),
+        ("'call' if each.content is none else each.content", "call"),
+        ("each.content if each['content'] is not none else '-'", "-"),
+    ],
+)
+def test_a_call_without_content_is_no_text_where_the_template_does_not_ask(content, written):
+    template = ChatTemplate("{% for each in messages %}{{ " + content + " }}{% endfor %}")
+    assert template.render([CALL]) == written
+    assert CALL["content"] is None
+
+
 def test_a_template_can_refuse_messages():
     with pytest.raises(ChatTemplateError, match="no role unknown"):
         rendered([{"role": "unknown", "content": "x"}])
