@@ -57,7 +57,7 @@ class Tests:
             run: what is called once they are collected.
         """
         self._run = run
-        options = [*_OPTIONS, "-m", marks, *(str(self._root / each) for each in tests)]
+        options = [*_OPTIONS, f"--rootdir={self._root}", "-m", marks, *(str(self._root / each) for each in tests)]
         status = pytest.main(options, plugins=[self])
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             raise SystemExit(f"pytest ended with {status!r}")
