@@ -39,10 +39,11 @@ class MissingLibraryError(ExportError, ImportError):
         what: what needs it.
         library: the name under which pip installs it.
         extra: the extra of this package that brings it, or None.
+        command: what installs it where pip does not, or None.
     """
 
-    def __init__(self, what: str, library: str, extra: str | None = None) -> None:
-        command = f"pip install {library}" if extra is None else install_command(extra)
+    def __init__(self, what: str, library: str, extra: str | None = None, command: str | None = None) -> None:
+        command = command or (f"pip install {library}" if extra is None else install_command(extra))
         super().__init__(f"{what} needs {library}: {command}")
         self.library = library
 

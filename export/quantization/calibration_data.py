@@ -35,7 +35,8 @@ def calibration_batches(data: Calibration, inputs: Sequence[ArraySpec]) -> list[
         list of dicts of arrays by input name, of up to 16 rows each; of as many as the signature takes, if that is fixed.
 
     Raises:
-        QuantizationError: there are no examples, they do not fit the inputs, or no number in them varies.
+        QuantizationError: there are no examples, they do not fit the inputs, or no number in them varies, or one is not
+            finite.
 
     Example:
 
@@ -51,6 +52,9 @@ def calibration_batches(data: Calibration, inputs: Sequence[ArraySpec]) -> list[
         raise QuantizationError(f"the calibration data do not fit the model: {error}") from error
     if not found:
         raise QuantizationError("the calibration data are empty", Remedy.CALIBRATION, name="FullInt8")
+    for name in (each.name for each in inputs):
+        if not all(np.isfinite(each[name]).all() for each in found if name in each and each[name].dtype.kind == "f"):
+            raise QuantizationError(f"the calibration data have NaN or infinity in '{name}'")
     _check_varies(found)
     return found
 

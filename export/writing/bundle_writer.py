@@ -22,7 +22,7 @@ from keras_transformer.export.quantization.precisions import Mode, precision_nam
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.request import Request
 from keras_transformer.export.verification.references import check_preprocessing
-from keras_transformer.export.writing.data_checks import check_data
+from keras_transformer.export.writing.data_checks import check_data, with_fitting_batches
 from keras_transformer.export.writing.float_files import FloatFiles, complete
 from keras_transformer.utils.types import Path
 
@@ -81,7 +81,7 @@ def write_bundles(spec: ExportSpec, request: Request, progress: Progress = True)
     Raises:
         ExportError: any of those that `export` names.
     """
-    spec, target = spec.only(request.formats), request.directory
+    spec, target = with_fitting_batches(spec.only(request.formats)), request.directory
     check_metadata(spec.metadata)
     check_input_names(spec.metadata, (each.name for key in spec.signatures.values() for each in key.inputs))
     check_data(spec, request.precisions)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +13,10 @@ from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.calibration_data import calibration_batches
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.runtime.inputs import check_inputs, named_arrays
-from keras_transformer.export.verification.quantized.evaluation import Evaluation
+from keras_transformer.export.verification.quantized.evaluation import Evaluation, classes, whole_numbers
 from keras_transformer.utils.choice import suggestion
+
+_PIXEL = 255
 
 
 def check_data(spec: ExportSpec, precisions: Iterable[Quantization | None]) -> None:
@@ -26,7 +30,8 @@ def check_data(spec: ExportSpec, precisions: Iterable[Quantization | None]) -> N
 
     Raises:
         InputError: a batch of the evaluation does not fit the inputs.
-        QuantizationError: calibration data do not, or the evaluation names an output that does not exist.
+        QuantizationError: calibration data do not, or have another scale; the evaluation names an output or a class that
+            does not exist.
     """
     if spec.generation is not None:
         return
@@ -37,7 +42,63 @@ def check_data(spec: ExportSpec, precisions: Iterable[Quantization | None]) -> N
     for each in precisions:
         data = getattr(each, "calibration", None)
         if isinstance(data, (Mapping, list, tuple, np.ndarray)):
-            calibration_batches(data, signature.inputs)
+            _check_scale(calibration_batches(data, signature.inputs), signature)
+
+
+def with_fitting_batches(spec: ExportSpec) -> ExportSpec:
+    """The spec with an evaluation of as many rows a batch as the signature takes, where that is fixed.
+
+    Batches that are no arrays, or no whole number of such parts, stay as they are.
+    """
+    evaluation = spec.evaluation
+    if evaluation is None or spec.generation is not None or not len(evaluation.inputs):
+        return spec
+    inputs = next(iter(spec.whole().signatures.values())).inputs
+    sizes = {each.shape[0] for each in inputs if each.shape}
+    (size,) = sizes if len(sizes) == 1 else (None,)
+    if size is None or not all(isinstance(each, (Mapping, np.ndarray)) for each in evaluation.inputs):
+        return spec
+    parts = [_in_parts(each, size) for each in evaluation.inputs]
+    labels = evaluation.labels
+    if labels is not None:
+        labels = [part for each in labels for part in _in_parts(np.asarray(each), size)]
+    split = [part for each in parts for part in each]
+    if labels is not None and len(labels) != len(split):
+        return spec
+    return dataclasses.replace(spec, evaluation=dataclasses.replace(evaluation, inputs=split, labels=labels))
+
+
+def _in_parts(batch: Mapping[str, np.ndarray] | np.ndarray, size: int) -> list[Any]:
+    """Parts of some rows of a batch; the batch itself where the last part would be smaller."""
+    arrays = batch if isinstance(batch, Mapping) else {"": batch}
+    counts = {len(each) if np.ndim(each) else 0 for each in arrays.values()}
+    count = counts.pop() if len(counts) == 1 else 0
+    if not count or count % size:
+        return [batch]
+    starts = range(0, count, size)
+    parts = [{name: each[start : start + size] for name, each in arrays.items()} for start in starts]
+    return parts if isinstance(batch, Mapping) else [each[""] for each in parts]
+
+
+def _check_scale(batches: Iterable[Mapping[str, np.ndarray]], signature: Signature) -> None:
+    """Refuses data from 0 to 1 for inputs of which the model says that they are pixels up to 255."""
+    found = list(batches)
+    for name in (each.name for each in signature.inputs):
+        probes = [each.inputs[name] for each in signature.probes if name in each.inputs]
+        data = [each[name] for each in found if name in each]
+        if not probes or not data or _ends(probes) != (0, _PIXEL):
+            continue
+        least, most = _ends(data)
+        if least >= -1 and most <= 1:
+            raise QuantizationError(
+                f"the calibration data of '{name}' go from {least:.4g} to {most:.4g}, and the model takes pixels from 0 to "
+                f"{_PIXEL}, which it scales itself: give data as the model takes them"
+            )
+
+
+def _ends(arrays: Iterable[np.ndarray]) -> tuple[float, float]:
+    found = [(float(each.min()), float(each.max())) for each in arrays if each.size]
+    return min(each[0] for each in found), max(each[1] for each in found)
 
 
 def _check_evaluation(evaluation: Evaluation, signature: Signature) -> None:
@@ -46,6 +107,13 @@ def _check_evaluation(evaluation: Evaluation, signature: Signature) -> None:
     if evaluation.output is not None and names and evaluation.output not in names:
         wrong = f"the evaluation takes predictions from '{evaluation.output}'; the outputs are {', '.join(names)}"
         raise QuantizationError(wrong + suggestion(evaluation.output, names))
+    if evaluation.labels is not None and signature.probes and found:
+        name = next((each for each in found if evaluation.output in (each, signature.labels.get(each))), found[0])
+        outputs = signature.probes[0].outputs[name]
+        for each in evaluation.labels:
+            numbers = whole_numbers(each)
+            if numbers.ndim < outputs.ndim:
+                classes(numbers, (*numbers.shape, outputs.shape[-1]))
     for batch in evaluation.inputs:
         if isinstance(batch, (Mapping, np.ndarray)):
             given = named_arrays(inputs, [batch], {})

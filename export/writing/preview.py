@@ -17,7 +17,7 @@ from keras_transformer.export.formats import FORMATS
 from keras_transformer.export.quantization.options import FullInt8, Quantization
 from keras_transformer.export.quantization.precisions import precision_name
 from keras_transformer.export.request import Request
-from keras_transformer.export.writing.data_checks import check_data
+from keras_transformer.export.writing.data_checks import check_data, with_fitting_batches
 from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def preview(spec: ExportSpec, request: Request) -> Preview:
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.operations.layers import EVERYWHERE
 
-    spec = spec.only(request.formats)
+    spec = with_fitting_batches(spec.only(request.formats))
     check_metadata(spec.metadata)
     check_input_names(spec.metadata, (each.name for key in spec.signatures.values() for each in key.inputs))
     check_data(spec, request.precisions)

@@ -56,14 +56,17 @@ def suggestion(name: object, valid: Iterable[str]) -> str:
 
 
 def nearest(name: object, valid: Iterable[str]) -> str | None:
-    """Returns the valid name that is most similar, in upper or lower case; None if none is near.
+    """Returns the valid name that ends with the wrong one, or is most similar, in upper or lower case; None if none is near.
 
     Example:
 
-    >>> nearest("LAMA", ["bert", "llama"])
-    'llama'
+    >>> nearest("LAMA", ["bert", "llama"]), nearest("int4", ["int8", "weight_int4"])
+    ('llama', 'weight_int4')
     """
-    spelled = {each.lower(): each for each in valid}
+    spelled = {str(each).lower(): each for each in valid}
+    for lower, each in spelled.items():
+        if lower.endswith(f"_{name}".lower()):
+            return each
     found = difflib.get_close_matches(str(name).lower(), spelled, n=1, cutoff=_NEAR)
     return spelled[found[0]] if found else None
 

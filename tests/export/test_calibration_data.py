@@ -38,6 +38,7 @@ def test_an_axis_of_something_else_is_not_cut():
         (np.zeros((0, 3)), "are empty"),
         (np.full((8, 3), 2.5), "are constant: 'x' is 2.5 throughout"),
         ({"x": np.full((8, 3), 2.5)}, "are constant"),
+        (np.where(np.arange(70)[:, None] == 41, np.nan, ROWS), "have NaN or infinity in 'x'"),
         (ROWS[:, :2], r"do not fit the model: input 'x': expected float32 \(batch, 3\)"),
         ([{"y": ROWS}], "do not fit the model: a batch has"),
     ],

@@ -403,6 +403,34 @@ def test_an_evaluation_counts_what_stays_and_what_is_lost():
     assert check_loss(Evaluation(inputs, labels), "onnx", before, after)["agreement"] == pytest.approx(1 / 3)
 
 
+def test_labels_may_be_one_hot_rows():
+    outputs = np.eye(3)[[2, 0, 1, 1]]
+    evaluation = Evaluation([outputs], labels=[np.eye(3)[[2, 0, 1, 0]]])
+    assert evaluation.measure(lambda batch: {"logits": batch})["score"] == 0.75
+
+
+def test_a_single_number_is_a_class_above_a_half_or_above_zero():
+    shares, logits, labels = np.array([[0.9], [0.2], [0.6]]), np.array([[3.0], [-1.0], [0.2]]), [1.0, 0.0, 0.0]
+    for outputs in (shares, logits):
+        found = Evaluation([outputs], labels=[labels]).measure(lambda batch: {"spam": batch})
+        assert found["answers"].tolist() == [1, 0, 1]
+        assert found["score"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([3, 1, 0], "a label is 3; the outputs have 3 classes, from 0"),
+        ([-1, 1, 0], "a label is -1; the outputs have 3 classes"),
+        ([1, 0], r"labels of shape \(2,\) for outputs of shape \(3, 3\)"),
+        (np.full((3, 3), 2), "must be one-hot rows"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(labels, message):
+    with pytest.raises(QuantizationError, match=message):
+        Evaluation([np.eye(3)], labels=[labels]).measure(lambda batch: {"logits": batch})
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -413,6 +441,10 @@ def test_an_evaluation_counts_what_stays_and_what_is_lost():
         (lambda: Evaluation([np.eye(2)], labels=[]), "one batch of labels"),
         (lambda: Evaluation([np.eye(2)], max_loss=0.1), "max_loss needs labels"),
         (lambda: Evaluation(score=float, min_agreement=0.9), "min_agreement needs inputs"),
+        (lambda: Evaluation([np.eye(2)], min_agreement=95), "min_agreement is a share, from 0 to 1. Received: 95"),
+        (lambda: Evaluation([np.eye(2)], labels=[[0, 1]], max_loss=2), "max_loss is a share of the accuracy"),
+        (lambda: Evaluation([np.eye(2)], labels=[["cat", "dog"]]), "labels are the numbers of classes"),
+        (lambda: Evaluation([np.eye(2)], labels=[[0.5, 1.0]]), "labels are the numbers of classes"),
     ],
 )
 def test_refuses(make, message):

@@ -73,9 +73,9 @@ def check_node(node_modules: Path) -> pathlib.Path:
     """
     folder = pathlib.Path(node_modules).resolve()
     if shutil.which("node") is None:
-        raise MissingLibraryError("running transformers.js", "nodejs")
+        raise MissingLibraryError("running transformers.js", "Node.js", command="install it from nodejs.org")
     if not (folder / PACKAGE / "package.json").is_file():
-        raise MissingLibraryError(f"running transformers.js from '{folder}'", PACKAGE)
+        raise MissingLibraryError(f"running transformers.js from '{folder}'", PACKAGE, command=f"npm install {PACKAGE}")
     return folder.parent
 
 

@@ -25,6 +25,10 @@ Slice Softmax SpaceToBatchNd SpaceToDepth Split SplitV Sqrt Square SquaredDiffer
 Tanh Transpose TransposeConv UnidirectionalSequenceLSTM Unpack VarHandle While ZerosLike
 """
 _METHODS = {name.upper(): name for name in _METHODS_TEXT.split()}
+_OF_DYNAMIC = (
+    "give the size of every axis in static; a recurrent layer that returns its sequence, or has a mask, needs "
+    "unroll=True"
+)
 _REMEDIES = {
     "CONV_3D": "use convolutions of two axes",
     "GELU": "quantize with FullInt8, or use activation='relu' or 'hard_silu'",
@@ -69,4 +73,4 @@ def _problems(model: ModelT) -> Iterator[Node]:
             if method_of(kind) is None:
                 yield node_of(graph, operator, "operation not supported", _REMEDIES.get(kind, ""))
             elif any(None in signature_of(graph.tensors[each]) for each in tensors):
-                yield node_of(graph, operator, "dynamic shapes", "give the size of every axis in static")
+                yield node_of(graph, operator, "dynamic shapes", _OF_DYNAMIC)

@@ -9,6 +9,8 @@ import numpy as np
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.utils.types import ArrayLike
 
+_IGNORED = -100
+
 
 class Measurement(TypedDict):
     """What an evaluation finds of a model: all predictions, an array of integers, and the score; None where not measured."""
@@ -31,19 +33,22 @@ class Evaluation:
 
     Args:
         inputs: batches: dicts of arrays by input name, or arrays of a model with one input. They measure the agreement: the
-            share of the predictions, the argmax over the last axis, that stay the same.
-        labels: a batch of integer labels for each batch of inputs, where -100 is ignored, or None. They measure the score,
-            the accuracy; the agreement then counts labeled predictions only.
+            share of the predictions that stay the same. A prediction is the argmax over the last axis; of an axis of size 1,
+            whether the number is above 0.5, or above 0 where some are not between 0 and 1: logits.
+        labels: a batch of labels for each batch of inputs, or None: integers, where -100 is ignored, or one-hot rows. They
+            measure the score, the accuracy; the agreement then counts labeled predictions only.
         score: callable from a runtime model to a float, higher is better, instead of `labels`: BLEU of a language model's
             texts, say.
         output: name of the output to take predictions from; the first when None.
         min_agreement: float in [0, 1] or None: the smallest agreement allowed.
-        max_loss: float or None: the largest drop of the score allowed, in its unit; 0.005 is half a point of accuracy.
+        max_loss: float or None: the largest drop of the score allowed, in its unit; 0.005 is half a point of accuracy, of
+            which all is 1.
         text: texts, or sequences of token ids, on which a language model is compared with the float one: perplexity,
             divergence and most likely tokens, see `Behavior`. Without any, the float model writes a text itself.
 
     Raises:
-        QuantizationError: neither inputs, text nor a score, labels and a score at once, or a bound on what is not measured.
+        QuantizationError: neither inputs, text nor a score, labels and a score at once, or a bound on what is not measured,
+            or that nothing exceeds; labels that are no classes.
 
     Example:
 
@@ -73,6 +78,14 @@ class Evaluation:
             raise QuantizationError("max_loss needs labels, or a score")
         if self.min_agreement is not None and not len(self.inputs):
             raise QuantizationError("min_agreement needs inputs")
+        if self.min_agreement is not None and not 0 <= self.min_agreement <= 1:
+            raise QuantizationError(f"min_agreement is a share, from 0 to 1. Received: {self.min_agreement!r}")
+        if self.max_loss is not None and self.labels is not None and not 0 <= self.max_loss < 1:
+            raise QuantizationError(
+                f"max_loss is a share of the accuracy, from 0 to below 1. Received: {self.max_loss!r}"
+            )
+        for each in self.labels or ():
+            whole_numbers(each)
 
     def measure(self, model: Callable[[Any], Mapping[str, np.ndarray]]) -> Measurement:
         """The predictions and the score of a model.
@@ -83,19 +96,75 @@ class Evaluation:
         Returns:
             `Measurement`.
         """
-        predictions = [self._predictions(model, batch) for batch in self.inputs]
+        outputs = [self._output(model, batch) for batch in self.inputs]
+        predictions = [predicted(each).reshape(-1) for each in outputs]
         if self.labels is None:
             found = np.concatenate(predictions) if predictions else None
             return {"answers": found, "score": float(self.score(model)) if self.score else None}
-        wanted = np.concatenate([np.asarray(each).reshape(-1) for each in self.labels])
+        pairs = zip(self.labels, outputs, strict=True)
+        wanted = np.concatenate([classes(labels, each.shape).reshape(-1) for labels, each in pairs])
         found = np.concatenate(predictions)[wanted != -100]
         is_right: np.ndarray = found == wanted[wanted != -100]
         return {"answers": found, "score": float(is_right.mean())}
 
-    def _predictions(self, model: Callable[[Any], Mapping[str, np.ndarray]], batch: object) -> np.ndarray:
+    def _output(self, model: Callable[[Any], Mapping[str, np.ndarray]], batch: object) -> np.ndarray:
         outputs = model(batch)
-        array = outputs[self.output] if self.output else next(iter(outputs.values()))
-        return np.asarray(array).argmax(axis=-1).reshape(-1)
+        return np.asarray(outputs[self.output] if self.output else next(iter(outputs.values())))
+
+
+def predicted(outputs: np.ndarray) -> np.ndarray:
+    """The class of each row of the last axis.
+
+    Example:
+
+    >>> predicted(np.array([[0.9, 0.1]])), predicted(np.array([[0.7], [0.2]])), predicted(np.array([[-3.0], [0.2]]))
+    (array([0]), array([1, 0]), array([0, 1]))
+    """
+    if outputs.shape[-1] > 1:
+        return outputs.argmax(axis=-1)
+    is_share = outputs.min(initial=0) >= 0 and outputs.max(initial=0) <= 1
+    return np.asarray(outputs[..., 0] > (0.5 if is_share else 0)).astype(int)
+
+
+def whole_numbers(labels: ArrayLike) -> np.ndarray:
+    """Labels as integers.
+
+    Raises:
+        QuantizationError: they are texts, or no whole numbers.
+    """
+    array = np.asarray(labels)
+    if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and not (array == np.rint(array)).all()):
+        example = f"{array.reshape(-1)[0]!r:.40}" if array.size else "none"
+        raise QuantizationError(f"labels are the numbers of classes, or one-hot rows. Received: {example}")
+    return array.astype("int64")
+
+
+def classes(labels: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    """The class of each prediction that labels name.
+
+    Args:
+        labels: whole numbers, one a prediction, or one-hot rows.
+        shape: of the outputs, whose last axis has the classes.
+
+    Raises:
+        QuantizationError: there is not one label for each prediction, or one is no class.
+
+    Example:
+
+    >>> classes(np.eye(3)[[2, 0]], (2, 3)), classes([2, -100], (2, 3))
+    (array([2, 0]), array([   2, -100]))
+    """
+    found, count = whole_numbers(labels), max(shape[-1], 2)
+    if found.shape == shape and shape[-1] > 1:
+        if not ((found.min(initial=0) >= 0) and (found.sum(-1) == 1).all()):
+            raise QuantizationError("labels of the shape of the outputs must be one-hot rows")
+        found = found.argmax(-1)
+    if found.size * shape[-1] != int(np.prod(shape)):
+        raise QuantizationError(f"there are labels of shape {found.shape} for outputs of shape {shape}")
+    wrong = found[(found != _IGNORED) & ((found < 0) | (found >= count))]
+    if wrong.size:
+        raise QuantizationError(f"a label is {wrong[0]}; the outputs have {count} classes, from 0")
+    return found
 
 
 def check_loss(
