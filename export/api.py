@@ -18,6 +18,7 @@ from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.request import Request, check_is_layer, generates, request_of
 from keras_transformer.export.runtime.libraries import require_keras
+from keras_transformer.export.spec.class_names import known_metadata
 from keras_transformer.export.spec.trained_integers import is_trained_with_integers, ordinary_model
 from keras_transformer.export.targets.fixed_shapes import (
     fixed_language_spec,
@@ -269,7 +270,7 @@ def model_spec(model: keras.Model, request: Request) -> ExportSpec:
         evaluation=options.evaluation,
         runs_floats=request.runs_floats,
         folds_factors=request.folds_factors,
-        metadata=options.metadata or {},
+        metadata=known_metadata(model) | (options.metadata or {}),
         tokenizer=request.tokenizer,
         tokenizer_options=options.tokenizer_options,
     )

@@ -15,6 +15,8 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.utils.choice import nearest_path
 from keras_transformer.utils.errors import library_exceptions, one_line
 
+_OF_OTHER_FILES = ("txt", "md", "json", "keras", "ipynb", "pyc", "toml", "csv", "h5")
+
 
 def add_import_option(parser: argparse.ArgumentParser) -> None:
     """Adds the option `--import`."""
@@ -29,11 +31,17 @@ def check_imports(names: Iterable[str]) -> None:
         names: paths of files that end in `.py`, and names of modules.
 
     Raises:
-        InvalidModelError: there is no such file.
+        InvalidModelError: there is no such file, or it is no Python.
     """
     for name in names:
         if name.endswith(".py") and not pathlib.Path(name).is_file():
             raise InvalidModelError(f"--import: no such file: '{name}'{nearest_path(name)}")
+        if not name.endswith(".py") and not all(part.isidentifier() for part in name.split(".")):
+            raise InvalidModelError(
+                f"--import takes a file that ends in .py, or the name of a module. Received: '{name}'"
+            )
+        if not name.endswith(".py") and name.rpartition(".")[2] in _OF_OTHER_FILES:
+            raise InvalidModelError(f"--import takes a Python file, whose name ends in .py. Received: '{name}'")
 
 
 def custom_objects(names: Iterable[str]) -> dict[str, object]:

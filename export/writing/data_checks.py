@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -68,7 +67,9 @@ def with_fitting_batches(spec: ExportSpec) -> ExportSpec:
     return dataclasses.replace(spec, evaluation=dataclasses.replace(evaluation, inputs=split, labels=labels))
 
 
-def _in_parts(batch: Mapping[str, np.ndarray] | np.ndarray, size: int) -> list[Any]:
+def _in_parts(
+    batch: Mapping[str, np.ndarray] | np.ndarray, size: int
+) -> Sequence[Mapping[str, np.ndarray] | np.ndarray]:
     """Parts of some rows of a batch; the batch itself where the last part would be smaller."""
     arrays = batch if isinstance(batch, Mapping) else {"": batch}
     counts = {len(each) if np.ndim(each) else 0 for each in arrays.values()}

@@ -169,6 +169,16 @@ class Config:
         labels = self.get("id2label")
         return len(labels) if isinstance(labels, dict) and labels else self.integer("num_labels", 2)
 
+    @property
+    def class_names(self) -> list[str]:
+        """list of str: the names of the classes of a head, in order; empty where they are transformers' LABEL_0 and so on."""
+        labels = self.get("id2label")
+        labels = labels if isinstance(labels, dict) else {}
+        found = [labels.get(str(index)) for index in range(len(labels))]
+        names = [each for each in found if isinstance(each, str)]
+        is_named = len(names) == len(found) and any(each != f"LABEL_{index}" for index, each in enumerate(names))
+        return names if is_named else []
+
     def _required(self, name: str, default: object) -> Any:
         value = self.values.get(name)
         if value is not None:

@@ -17,6 +17,7 @@ from keras_transformer.export.engines.transformers_js.tasks import TASKS, Task
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.spec import names, vocabulary
+from keras_transformer.export.spec.class_names import known_metadata
 from keras_transformer.export.spec.float32 import float32_twin
 from keras_transformer.export.spec.functional import SERVE
 from keras_transformer.export.spec.twins import merged_twin
@@ -132,7 +133,9 @@ def _class_names(model: keras.Model, task: Task, metadata: Mapping[str, Any]) ->
     if task.rank != 2:
         return []
     count = keras.tree.flatten(model.output)[0].shape[-1]
-    found = list(metadata.get(CLASS_NAMES) or [f"LABEL_{index}" for index in range(count)])
+    found = list(
+        (known_metadata(model) | dict(metadata)).get(CLASS_NAMES) or [f"LABEL_{index}" for index in range(count)]
+    )
     if len(found) != count or len(set(found)) < count:
         raise ExportError(f"metadata['class_names'] must be {count} different names. Received: {found}")
     return found
