@@ -183,9 +183,8 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise QuantizationError(f"no such file: '{path}'{nearest_path(path)}") from None
     except IsADirectoryError:
-        raise QuantizationError(
-            f"'{path}' is a folder: an .npz file has its examples, as np.savez(file, INPUT=array) writes"
-        ) from None
+        advice = "write its examples as an .npz file: np.savez(file, INPUT=array)"
+        raise QuantizationError(f"'{path}' is a folder; {advice}") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise QuantizationError(f"'{path}' is not an .npz file of arrays") from error
     if not isinstance(file, np.lib.npyio.NpzFile):

@@ -171,7 +171,7 @@ class Config:
 
     @property
     def class_names(self) -> list[str]:
-        """list of str: the names of the classes of a head, in order; empty where they are transformers' LABEL_0 and so on."""
+        """list of str: the names of the classes of a head; empty where they are transformers' LABEL_0 and so on."""
         labels = self.get("id2label")
         labels = labels if isinstance(labels, dict) else {}
         found = [labels.get(str(index)) for index in range(len(labels))]

@@ -113,8 +113,10 @@ def with_arguments(calls: object) -> object:
 def _with_arguments(call: object) -> object:
     function = call.get("function") if isinstance(call, dict) else None
     text = function.get("arguments") if isinstance(function, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict) or not isinstance(text, str):
+        return call
     try:
-        found = json.loads(text) if isinstance(text, str) else None
+        found = json.loads(text)
     except ValueError:
         return call
     return {**call, "function": {**function, "arguments": found}} if isinstance(found, dict) else call
