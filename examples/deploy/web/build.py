@@ -13,6 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PAGE = ("index.html", "main.js", "style.css")
 ORT = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+BUNDLES = ("classifier", "decoder", "decoder_gpu")
 # LiteRT.js loads one of these, by what the browser can do.
 LITERT = ("litert_wasm_internal", "litert_wasm_compat_internal", "litert_wasm_jspi_internal")
 
@@ -23,7 +24,15 @@ def main() -> None:
     parser.add_argument("--node-modules", type=Path, default=HERE / "node_modules", help="folder of the npm packages")
     parser.add_argument("--out", type=Path, default=Path("site"), help="folder to write; it must not exist")
     arguments = parser.parse_args()
+    if missing := [path for path in needed(arguments.bundles, arguments.node_modules) if not path.exists()]:
+        parser.error(f"there is no {', '.join(map(str, missing))}: run make_bundles.py and npm install first")
     build(arguments.bundles, arguments.node_modules, arguments.out)
+
+
+def needed(bundles: Path, modules: Path) -> list[Path]:
+    """What must be there before anything is written: the page has an image of a digit, and three bundles."""
+    records = [bundles / name / "manifest.json" for name in BUNDLES]
+    return [bundles / "digit.pgm", *records, modules / "onnxruntime-web" / "dist", modules / "@litertjs" / "core"]
 
 
 def build(bundles: Path, modules: Path, out: Path) -> None:
@@ -40,7 +49,7 @@ def build(bundles: Path, modules: Path, out: Path) -> None:
     )
     copy(modules / "@litertjs" / "wasm-utils" / "dist", out / "vendor" / "wasm_utils", ["index.js"])
     copy(bundles, out / "bundles", ["digit.pgm"])
-    for name in ("classifier", "decoder", "decoder_gpu"):
+    for name in BUNDLES:
         copy_bundle(bundles / name, out / "bundles" / name)
 
 
