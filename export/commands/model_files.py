@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from keras_transformer.export.commands.console import print_status
 from keras_transformer.export.commands.importing import quick_imports
 from keras_transformer.export.commands.user_modules import check_imports, custom_objects
 from keras_transformer.export.errors import InvalidModelError
@@ -127,6 +128,9 @@ def _of_repository(path: pathlib.Path) -> str:
 
 def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:
     from keras_transformer.checkpoints import from_huggingface
+    from keras_transformer.export.spec.names import input_names
 
     model: keras.Model = from_huggingface(path, dtype=dtype, verbose=0)
+    if "token_ids" in input_names(model) and getattr(model, "tokenizer", None) is None:
+        print_status(f"'{path}' has no tokenizer that can be read: what is made of it takes token ids, and no texts")
     return model
