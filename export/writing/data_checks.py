@@ -87,7 +87,8 @@ def _check_scale(batches: Iterable[Mapping[str, np.ndarray]], signature: Signatu
     for name in (each.name for each in signature.inputs):
         probes = [each.inputs[name] for each in signature.probes if name in each.inputs]
         data = [each[name] for each in found if name in each]
-        if not probes or not data or _ends(probes) != (0, _PIXEL):
+        is_number = all(each.dtype.kind in "iuf" and each.size for each in (*probes, *data))
+        if not probes or not data or not is_number or _ends(probes) != (0, _PIXEL):
             continue
         least, most = _ends(data)
         if least >= -1 and most <= 1:
@@ -98,7 +99,7 @@ def _check_scale(batches: Iterable[Mapping[str, np.ndarray]], signature: Signatu
 
 
 def _ends(arrays: Iterable[np.ndarray]) -> tuple[float, float]:
-    found = [(float(each.min()), float(each.max())) for each in arrays if each.size]
+    found = [(float(each.min()), float(each.max())) for each in arrays]
     return min(each[0] for each in found), max(each[1] for each in found)
 
 
